@@ -100,7 +100,7 @@ from course_lib import carry_on, check, hint
 #
 # ### Exercise: `double`
 #
-# Worked number: 3 becomes 6.
+# Worked example: 3 becomes 6.
 
 # %%
 from course_lib.attention import double

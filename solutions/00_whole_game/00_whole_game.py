@@ -43,9 +43,9 @@ from course_lib.models.whole_game import (
 # reorder them.
 #
 # Our translator reads letters and writes words. It starts as about 126,000 numbers, nearly all of
-# them random. In each of 800 steps it sees 64 numerals with their translations, and its numbers
-# move a little, so that the correct words become more likely. Of the 9,999 numerals, 500 are held
-# out: the translator never sees them during training.
+# them random. In each of 800 steps it sees 64 numerals with their translations, and the 126,000
+# numbers change a little, so that the correct words become more likely. Of the 9,999 numerals, 500
+# are held out: the translator never sees them during training.
 #
 # **Predict**, then run the cell, which takes about half a minute. Wherever you read *Predict*,
 # commit to a guess. Even a wrong guess helps you remember the answer.
@@ -105,8 +105,8 @@ assert torch.allclose(weights.sum(dim=1), torch.ones(2))
 # </details>
 
 # %% [markdown]
-# Such a table is an *attention map*. Its entries are the *attention weights*: how much each word
-# looks at each letter.
+# The table in the second tab is an *attention map*. Its entries are the *attention weights*: how
+# much each word looks at each letter.
 #
 # In the next figure, type a German numeral, or a number such as 1999. A translator that was trained
 # beforehand runs in the page. The button *Next word* writes the translation one word at a time.
@@ -126,7 +126,7 @@ plotting.show(plotting.bottleneck())
 # The first neural translators worked from memory. A *recurrent* network read the sentence once and
 # squeezed it into a single *vector*, a list of numbers. A second network wrote the translation from
 # that vector alone (Cho et al. 2014; Sutskever et al. 2014). The vector is the same size for fifty
-# words as for five, so long sentences suffered.
+# words as for five, so translations of long sentences suffered.
 #
 # Bahdanau, Cho and Bengio removed this bottleneck in 2014. They kept a vector for *every* word of
 # the source and let each new word look back at all of them. In 2017 the Transformer dropped the
@@ -139,8 +139,7 @@ plotting.show(plotting.bottleneck())
 # - each letter has a **value**, the information that it passes on, such as *forty*.
 #
 # The better a key fits the query, the larger its weight. The word receives the weighted average of
-# the values. The machine learns to make all three vectors, and the descriptions in English are
-# ours.
+# the values. The translator learns all three kinds of vectors. The English descriptions are ours.
 
 # %% [markdown]
 # ## 4. One word by hand
@@ -240,8 +239,8 @@ shapes = {"tokens": "letters", "decoder tokens": "words"}
 plotting.show(plotting.diagram("encoder_decoder", lit="cross-attention", shapes=shapes))
 
 # %% [markdown]
-# This is the plan of a Transformer. The left side reads letters and the right side writes words.
-# What you computed happens in the highlighted box, where the words look back at the letters.
+# This is the architecture of a Transformer. The left side reads letters and the right side writes
+# words. What you computed happens in the highlighted box, where the words look back at the letters.
 #
 # In this lesson, PyTorch supplied the parts. You will write them:
 #
@@ -260,7 +259,8 @@ plotting.show(plotting.diagram("encoder_decoder", lit="cross-attention", shapes=
 # *Which letter gets the most attention from each word?* You can see the answer in a map. Now
 # compute it.
 #
-# The next cell contains a first attempt. The printed positions are correct for its small map.
+# The next cell contains a first attempt. The positions that it prints are correct for this small
+# map.
 #
 # **Predict.** Is the function correct for every map? `grade` tries it on many maps and prints a
 # report, as every check does.
@@ -281,8 +281,8 @@ grade("most_attended", first_attempt, seed="public")
 # <details><summary>How to read the report</summary>
 #
 # The report begins with the verdict and the points. Then it says what is wrong, asks a question,
-# and shows a small input that fails, with your result beside the expected one. The points have
-# parts: *values* (the numbers are correct), *edges* (unusual cases, such as ties, are correct too),
+# and shows a small input that fails, with your result beside the expected one. Points are given for
+# *values* (the numbers are correct), *edges* (unusual cases, such as ties, are correct too),
 # *hygiene* (inputs, dtype and device are unchanged) and, in most exercises, *gradients*. Partial
 # solutions earn partial credit.
 #
@@ -302,7 +302,7 @@ grade("most_attended", first_attempt, seed="public")
 #   largest weight. If several weights tie for the largest, return the first.
 # - The function must also accept weights that require gradients.
 #
-# **Worked number.** For `[[0.1, 0.2, 0.7], [0.4, 0.4, 0.2]]` the result is `[2, 0]`.
+# **Worked example.** For `[[0.1, 0.2, 0.7], [0.4, 0.4, 0.2]]` the result is `[2, 0]`.
 
 # %%
 from course_lib.attention import most_attended
@@ -311,9 +311,10 @@ from course_lib.attention import most_attended
 check("most_attended")
 
 # %% [markdown]
-# The cell above continues with your answer if it passed and with ours if not, and tells you which,
-# so one unsolved exercise never stops you. Full marks also put your answer into your library, the
-# folder `my_attention/`. Later lessons use this library, and lesson 09 translates with it.
+# The notebook continues with your answer if it passed and with ours if it did not, so one unsolved
+# exercise never stops you. The cell above tells you which. Full marks also put your answer into
+# your library, the folder `my_attention/`. Later lessons use this library, and lesson 09 translates
+# with it.
 
 # %% [markdown] written="two_maps"
 # ### Two maps
@@ -338,7 +339,8 @@ check("most_attended")
 # ## 7. Count the crossings
 #
 # Between 21 and 99 there are 72 numerals in which German says the ones first. The arcs cross if the
-# first English word looks further right than the last one. Your function can count these numerals.
+# first English word looks further right than the last one. Your function can count the numerals
+# whose arcs cross.
 #
 # **Predict.** For how many of the 72 do the arcs cross?
 
@@ -368,15 +370,15 @@ assert crossing > 60
 # ## Summary
 #
 # Attention lets each new word look back at the whole source. The scores of a query with all keys
-# become weights that sum to 1, and the result is the weighted average of the values. A
-# translator therefore does not have to squeeze a sentence into one vector. Exercises with a star
-# are optional, and `progress()` from `course_lib` shows how far you are.
+# become weights that sum to 1, and the result is the weighted average of the values. A translator
+# therefore does not have to squeeze a sentence into one vector. Exercises with a star are optional,
+# and `progress()` from `course_lib` shows how far along you are.
 
 # %% [markdown]
 # ## Further exercises ★
 #
-# 1. **Another seed.** Train `new_translator(numerals, seed=1)`. Which letter stands for *vierzig*
-#    now?
+# 1. **Another seed.** Train `new_translator(numerals, seed=1)`. Which letter of *vierzig* does
+#    *forty* look at now?
 # 2. **Another language.** `Numerals("french")` says 91 as *quatre-vingt-onze*, four-twenty-eleven.
 #    What does *ninety* look at?
 # 3. **Misspelled.** Leave out letters of *dreiundvierzig*, one at a time. Which letters does the

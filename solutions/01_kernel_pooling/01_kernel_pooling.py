@@ -188,7 +188,7 @@ for name, (left, right) in pairs.items():
 #   It is differentiable in both arguments. Where a query equals a key, the gradient is 0.
 # - Write it **without loops**. Tiny negative results from rounding are fine.
 #
-# **Worked number.** For the query $(1, 2)$ and the keys $(4, 6)$ and $(1, 0)$, the result is
+# **Worked example.** For the query $(1, 2)$ and the keys $(4, 6)$ and $(1, 0)$, the result is
 # `[[25, 4]]`.
 
 # %%
@@ -257,7 +257,7 @@ assert (kernel == 0).all() and (kernel / kernel.sum()).isnan().all()
 #   are differentiable in queries, keys and values, even where a query equals a key.
 # - **Raises** a `ValueError` if `values` has shape `(m,)`.
 #
-# **Worked number.** For a query at 0, keys at 0, $\sqrt{2\ln 2}$ and $\sqrt{2\ln 4}$, values 7, 14
+# **Worked example.** For a query at 0, keys at 0, $\sqrt{2\ln 2}$ and $\sqrt{2\ln 4}$, values 7, 14
 # and 28, and bandwidth 1, the weights are 4/7, 2/7 and 1/7, and the output is $4 + 4 + 4 = 12$.
 
 # %%
@@ -324,8 +324,8 @@ plotting.show(plotting.attention(weights, queries=letters, keys=letters), key="p
 #
 # </details>
 #
-# This map depends on *positions* alone. Learned vectors, compared in lessons 03 to 06, can find
-# *vierzig* anywhere in a word.
+# This map depends on *positions* alone. Learned vectors, which you compare in lessons 03 to 06, can
+# find *vierzig* anywhere in a word.
 
 # %% [markdown]
 # ## 4. What the bandwidth does
@@ -458,7 +458,7 @@ assert middle(0.0) > 50 and (weights * heights).sum() < 14
 #   predict 0, not nan. Otherwise you may assume that every point has a neighbor within six
 #   bandwidths.
 #
-# **Worked number.** For every bandwidth, the inputs $(-1, 0, 1)$ and the targets $(10, 99, 40)$
+# **Worked example.** For every bandwidth, the inputs $(-1, 0, 1)$ and the targets $(10, 99, 40)$
 # give the middle point a prediction of 25.
 
 # %%
@@ -506,12 +506,13 @@ plotting.show(
 #
 # The training error falls as the bandwidth shrinks, so it always favors the smallest one. The
 # leave-one-out error has a valley near 0.23 h. With a smaller bandwidth the predictions follow the
-# noise of single neighbors, and with a larger one they blur the humps.
+# noise of single neighbors, and with a larger one they flatten the humps of the curve.
 #
 # </details>
 #
-# Here is the thermometer once more, with the bandwidth that your leave-one-out error chose. Compare
-# it with the number you wrote down in section 4, and the value at hour 2.0 with your first guess.
+# Here are the readings once more, with the bandwidth that has the smallest leave-one-out error.
+# Compare it with the number you wrote down in section 4, and the value at hour 2.0 with your first
+# guess.
 
 # %% tags=["demo"]
 best = bandwidths[torch.tensor(errors["leave-one-out"]).argmin()].item()
@@ -554,7 +555,8 @@ plotting.show(plotting.kernel_fits(inputs, targets, places, fits))
 # %% [markdown]
 # ## 6. Learning the bandwidth ★
 #
-# *A grid found the valley. For a million parameters you need gradient descent. What does it need?*
+# *Section 5 tried a grid of bandwidths. For a million parameters you need gradient descent. What
+# does that require?*
 #
 # Gradient descent needs an output that changes smoothly. Move the query from hour 2 by a hundredth of
 # an hour.
@@ -579,8 +581,8 @@ assert hard_slope == 0 and abs(soft_slope - query.grad.item()) < 0.1
 #
 # The output of the nearest-key search does not change at all. Its slope is 0 everywhere except at
 # the jumps, and a slope of 0 gives gradient descent nothing to follow. The output of kernel pooling
-# falls by 0.025 °C, because its weights are smooth functions of query, keys and bandwidth. This is
-# what *softness* is for.
+# falls by 0.025 °C. It is a smooth function of query, keys and bandwidth, so gradient descent has a
+# slope to follow. This is what *softness* is for.
 #
 # </details>
 #
@@ -606,7 +608,7 @@ assert hard_slope == 0 and abs(soft_slope - query.grad.item()) < 0.1
 #
 # You may call `leave_one_out` and use any method.
 #
-# **Worked number.** With inputs $(0, 5)$ and targets $(3, 8)$, all bandwidths are equally good, so
+# **Worked example.** With inputs $(0, 5)$ and targets $(3, 8)$, all bandwidths are equally good, so
 # gradient descent returns `initial`.
 
 # %%
@@ -638,7 +640,7 @@ assert all(0.23 < bandwidth < 0.25 for bandwidth in learned.values())
 # %% [markdown]
 # ## 7. From distances to dot products ★
 #
-# *Transformers do not compute distances. They multiply queries with keys. Is that a different idea?*
+# *Transformers do not compute distances. They multiply queries by keys. Is that a different idea?*
 #
 # The two ideas are nearly the same. Expand $\lVert q_i - k_j \rVert^2$ on paper, as you would
 # expand $(a - b)^2$. One term depends on the query alone, one on the key alone, and one is a dot
@@ -670,7 +672,7 @@ assert all(0.23 < bandwidth < 0.25 for bandwidth in learned.values())
 #
 # Try to use a matrix product. The full squared distance is accepted too.
 #
-# **Worked number.** The example above may give `[[0.5, -1.5]]` or `[[0, -2]]`.
+# **Worked example.** The example above may give `[[0.5, -1.5]]` or `[[0, -2]]`.
 
 # %%
 from course_lib.attention import gaussian_as_dot_product

@@ -139,7 +139,7 @@ with np.errstate(all="ignore"):
 # - **Returns** a new array of the same shape and dtype, finite for any finite scores. Do not change
 #   `scores`.
 #
-# **Worked number.** The rows $(0, 1.098612)$ and $(1000, 1001.098612)$ both give $(0.25, 0.75)$,
+# **Worked example.** The rows $(0, 1.098612)$ and $(1000, 1001.098612)$ both give $(0.25, 0.75)$,
 # because 1.098612 is $\ln 3$.
 
 # %%
@@ -189,9 +189,9 @@ assert translations[42] == "forty thousand forty thousand"
 #
 # </details>
 #
-# **Predict.** Could you set the score of every pad to 0? Say a query scores two letters $(2, 1)$ and
-# two pads $(0, 0)$. How much attention do the pads get together? Or could you set their *weights* to
-# 0 after the softmax?
+# **Predict.** Could you set the score of every pad to 0? Say two letters have the scores $(2, 1)$
+# and two pads $(0, 0)$. How much attention do the pads get together? Or could you set their
+# *weights* to 0 after the softmax?
 
 # %% tags=["demo"]
 weights = torch.softmax(torch.tensor([2.0, 1.0, 0.0, 0.0]), dim=-1)
@@ -246,7 +246,7 @@ assert valid_lens.tolist() == [4, 8, 14]
 # - **Returns** a bool tensor `(B, max_len)` or `(B, n, max_len)` on the device of `valid_lens`,
 #   True where the key is real.
 #
-# **Worked number.** `length_mask(torch.tensor([2, 0]), 3)` is
+# **Worked example.** `length_mask(torch.tensor([2, 0]), 3)` is
 # `[[True, True, False], [False, False, False]]`. The lengths `[[1, 3]]` with `max_len=3` give a
 # result of shape `(1, 2, 3)`.
 
@@ -277,8 +277,8 @@ assert broadcast["(B, 1, m)"][0].sum(dim=1).tolist() == [4, 4, 4]
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Broadcasting aligned `B` with `n`, so each *query* got the length of an *item*. You get no error,
-# because there are as many queries as items.
+# Without the query axis, broadcasting aligned `B` with `n`, so each *query* got the length of an
+# *item*. You get no error, because there are as many queries as items.
 #
 # </details>
 
@@ -379,7 +379,7 @@ assert shown.tolist() == [[1, 0, 0, 0, 0], [0.5, 0.5, 0, 0, 0]]
 # - **Returns** a bool tensor `(num_queries, num_keys)`, True where query $i$ may attend to key $j$.
 #   The last query is aligned with the last key.
 #
-# **Worked number.** `causal_mask(2, 3)` is `[[True, True, False], [True, True, True]]`, so query 1
+# **Worked example.** `causal_mask(2, 3)` is `[[True, True, False], [True, True, True]]`, so query 1
 # sees all three keys.
 
 # %%
@@ -469,7 +469,7 @@ plotting.show(
 # - **Returns** the bool tensor that allows a key only where every mask allows it, in the broadcast
 #   shape, or `None` if none of the arguments is a tensor.
 #
-# **Worked number.** `[True, True, False]` with `[True, False, False]` gives `[True, False, False]`.
+# **Worked example.** `[True, True, False]` with `[True, False, False]` gives `[True, False, False]`.
 
 # %%
 from course_lib.attention import combine_masks
@@ -519,7 +519,7 @@ assert 0.15 < added[2] < 0.16 and product[:2].isnan().all()
 # - **Returns** a tensor of that dtype, with the shape and device of the mask. It is 0 where the key
 #   is kept, and minus infinity where it is dropped.
 #
-# **Worked number.** `additive_mask(torch.tensor([True, False]), torch.float16)` is `[0, -inf]` in
+# **Worked example.** `additive_mask(torch.tensor([True, False]), torch.float16)` is `[0, -inf]` in
 # float16.
 
 # %%
@@ -596,7 +596,8 @@ assert torch.allclose(torch.softmax(masked["add -1e6"], dim=-1), torch.softmax(s
 #
 # Adding -1e6 only shifts the row, and a softmax ignores shifts, so the weights are the unmasked
 # ones. Filling with -1e9 gives a plain average over forbidden keys. So does adding -1e9, because
-# float32 numbers of that size are 64 apart, which rounds the scores away. Minus infinity gives nan.
+# float32 numbers of that size are 64 apart, and the scores are rounded away. Minus infinity gives
+# nan.
 #
 # </details>
 #
@@ -746,7 +747,7 @@ assert queries.grad.isnan().any(dim=-1).sum() == 1 and keys.grad.isnan().any(dim
 #   exactly 0, for any finite scores. Do not change any argument.
 # - Empty rows are all 0, and so is their gradient.
 #
-# **Worked number.** With `valid_lens=[2]`, the scores $(0, \ln 3, 5)$ give the weights
+# **Worked example.** With `valid_lens=[2]`, the scores $(0, \ln 3, 5)$ give the weights
 # $(0.25, 0.75, 0)$. With `valid_lens=[0]` they give $(0, 0, 0)$.
 
 # %%
@@ -758,7 +759,7 @@ check("masked_softmax")
 # %% [markdown]
 # ## 8. Repair the translator
 #
-# *Does your function keep 7777 from spoiling its neighbors?*
+# *Does your function keep 7777 from spoiling the rest of the batch?*
 #
 # Give the translator from section 2 your `masked_softmax`, and translate the same batch.
 #

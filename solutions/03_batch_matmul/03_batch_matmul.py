@@ -45,14 +45,14 @@ plotting.show(plotting.diagram("attention", shapes=shapes))
 # %% [markdown]
 # ## 1. One query, many queries, many items
 #
-# *How do you compare two vectors, and how do you compare all of them at once?*
+# *How do you compare two vectors, and how do you compare many pairs at once?*
 #
 # The score of a query $q$ and a key $k$ is their *dot product*, the sum of the products of their
 # entries. Geometrically, $q \cdot k = \lVert q \rVert\, \lVert k \rVert \cos\theta$, where $\theta$
 # is the angle between them.
 #
 # **Predict** the sign of each dot product of the query $(1, 2)$ with the keys $(3, 0)$, $(1, 1)$,
-# $(-2, 1)$ and $(-1, -1)$. Which key points most nearly the same way as the query, and does it get the
+# $(-2, 1)$ and $(-1, -1)$. Which key is closest to the query in direction, and does it get the
 # highest score?
 
 # %% tags=["demo"]
@@ -142,7 +142,7 @@ assert model.maps.shape == (3, 2, 14) and model.maps.numel() * 64 == 5376
 #   not use `.item()` or `.tolist()`.
 # - Use loops, at least over the items.
 #
-# **Worked number.** `a = [[[1, 2]], [[3, 4]]]` and `b = [[[10], [1]], [[1], [10]]]` give
+# **Worked example.** `a = [[[1, 2]], [[3, 4]]]` and `b = [[[10], [1]], [[1], [10]]]` give
 # `[[[12]], [[43]]]`, because $1 \cdot 10 + 2 \cdot 1 = 12$ and $3 \cdot 1 + 4 \cdot 10 = 43$.
 
 # %%
@@ -156,8 +156,8 @@ check("bmm_loops")
 #
 # *How can one line compute all products and all sums?*
 #
-# A loop costs a call for each item, while one batched call lets a GPU work on all items at once.
-# In that call, first compute all products, then the sums. For one item the products are
+# A loop costs a call for each item, while one batched call lets a GPU work on all items at once. To
+# write it, first compute all products, then the sums. For one item the products are
 # $P_{itj} = A_{it} B_{tj}$, a block of shape `(n, k, m)`. *Broadcasting* computes it if you give
 # `a` a new last axis and `b` a new first one:
 #
@@ -239,7 +239,7 @@ assert torch.allclose(torch.einsum("bit,btj->bitj", a, b).sum(dim=2), slow, atol
 # - **Without** loops, and without a ready-made matrix product: no `torch.bmm`, `torch.matmul` or
 #   `@`, and no product under another name (`mm`, `baddbmm`, `F.linear`). `torch.einsum` is allowed.
 #
-# **Worked number.** The numbers of `bmm_loops` again give `[[[12]], [[43]]]`. Shapes `(2, 3, 4, 5)`
+# **Worked example.** The numbers of `bmm_loops` again give `[[[12]], [[43]]]`. Shapes `(2, 3, 4, 5)`
 # and `(2, 3, 5, 6)` give `(2, 3, 4, 6)`.
 
 # %%
@@ -341,7 +341,7 @@ plotting.interactive(draw_turned, way=list(WAYS_TO_TURN))
 #   dot product of query $i$ and key $j$ of the same item. Do not scale or normalize. Any product is
 #   allowed, including `@`.
 #
-# **Worked number.** The query $(1, 2, 0)$ with the keys $(1, 0, 5)$ and $(0, 10, 5)$ gives
+# **Worked example.** The query $(1, 2, 0)$ with the keys $(1, 0, 5)$ and $(0, 10, 5)$ gives
 # `[[1, 20]]`.
 
 # %%
@@ -452,7 +452,7 @@ plotting.show(plotting.diagram_strip("attention", lit="weighted sum", shapes=sha
 #   all arguments. The scores are plain dot products, and each row of the weights sums to 1, even
 #   for large scores.
 #
-# **Worked number.** The query $(1, 0)$, the keys $(0, 5)$ and $(\ln 3, 2)$, and the values
+# **Worked example.** The query $(1, 0)$, the keys $(0, 5)$ and $(\ln 3, 2)$, and the values
 # `[[4, 0, 8], [0, 4, 8]]` give the weights `[[0.25, 0.75]]` and the outputs `[[1, 3, 8]]`.
 
 # %%
@@ -493,8 +493,9 @@ assert own_map[1].max() < 0.6 and your_map[1].max() > 0.8
 # <details><summary>Answer</summary>
 #
 # All 99 are correct. Your map is sharper: *seven* puts most of its weight on a single letter of
-# *sieben*, while the translator spreads it over several. Larger scores make a softmax sharper, and
-# yours are eight times as large. Lesson 05 asks why scores are divided, and by how much.
+# *sieben*, while the translator's own attention spreads it over several. Larger scores make a
+# softmax sharper, and yours are eight times as large. Lesson 05 asks why scores are divided, and by
+# how much.
 #
 # </details>
 
@@ -596,7 +597,7 @@ assert for_each_head.data_ptr() == keys.data_ptr()
 # - **Returns** a dict with two ints: `"flops"`, the operations of both products, and
 #   `"score_bytes"`, the memory of the scores. Both are exact, even for very large problems.
 #
-# **Worked number.** `attention_cost(1, 2, 3, 4, 5)` is `{"flops": 108, "score_bytes": 24}`.
+# **Worked example.** `attention_cost(1, 2, 3, 4, 5)` is `{"flops": 108, "score_bytes": 24}`.
 
 # %%
 from course_lib.attention import attention_cost
@@ -645,7 +646,8 @@ plotting.interactive(draw_memory, start={"heads": 16}, heads=[1, 4, 16, 64])
 #
 # </details>
 #
-# If you double the words, the inputs double, and the operations and the scores grow fourfold.
+# If you double the number of words, the inputs double, and the operations and the scores grow
+# fourfold.
 
 # %% [markdown]
 # ### All together

@@ -90,8 +90,8 @@ shapes = {"queries": (1, 4, 2), "keys": (1, 5, 1), "scores": (1, 4, 5)}
 plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 
 # %% [markdown]
-# Project first, which is cheap and needed only once for each query and each key. Then give each of
-# the two tensors an axis for the other one, and let broadcasting pair them:
+# Project first. This is cheap, and you do it only once for each query and each key. Then give each
+# of the two tensors an axis for the other one, and let broadcasting pair them:
 #
 # | tensor | shape |
 # |---|---|
@@ -100,8 +100,8 @@ plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 # | their sum, and its tanh | `(B, n, m, H)` |
 # | scores | `(B, n, m)` |
 #
-# Entry $(b, i, j, h)$ of the sum is feature $h$ of query $i$ plus feature $h$ of key $j$. This block of
-# numbers is the *feature cube*. It has one entry for every pair *and* feature.
+# Entry $(b, i, j, h)$ of the sum is feature $h$ of query $i$ plus feature $h$ of key $j$. This
+# block of numbers is the *feature cube*. It has one entry for every pair *and* every feature.
 
 # %% [markdown]
 # ### Exercise: `additive_scores`
@@ -111,7 +111,7 @@ plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 # - **Returns** the scores $w_v^\top \tanh(W_q q_i + W_k k_j)$, shape `(B, n, m)`, differentiable in
 #   all five arguments. The result has three axes, even if B, n or m is 1.
 #
-# **Worked number.** One query $(1, 0)$ and one key $(2)$ with the weights of section 1 have the
+# **Worked example.** One query $(1, 0)$ and one key $(2)$ with the weights of section 1 have the
 # features $(\tanh 1, \tanh 2) = (0.7616, 0.9640)$. The score is $0.7616 + 2 \cdot 0.9640 = 2.6896$.
 
 # %%
@@ -262,7 +262,7 @@ assert torch.equal(drop.eval()(weights), weights)
 #
 # `self.W_q.weight` has shape `(H, query_size)`, and `self.w_v.weight` has shape `(1, H)`.
 #
-# **Worked number.** One query $(1, 0)$ gives two *equal* keys $(1)$ the same score, whatever the
+# **Worked example.** One query $(1, 0)$ gives two *equal* keys $(1)$ the same score, whatever the
 # weights of the layers. The attention weights are $(0.5, 0.5)$, and the values 10 and 20 give 15.
 
 # %%
@@ -394,10 +394,10 @@ assert torch.allclose(row_by_row, at_once, atol=1e-5)
 # ### The cube, slice by slice
 #
 # Four queries lie at the positions -1.9, -0.8, 0.2 and 1.1 on a line, and five keys at -2, -1, 0, 1
-# and 2. Each query has a constant 1 as its second number, which serves as a bias. A key is only its
-# position. With $H = 2$ features and the weights below, the cube has two slices. The labels of a
-# slice show the projected query (row) and the projected key (column), and each cell is the tanh of
-# their sum.
+# and 2. Each query has a constant 1 as its second number, which serves as a bias. A key consists of
+# its position alone. With $H = 2$ features and the weights below, the cube has two slices. The
+# labels of a slice show the projected query (row) and the projected key (column), and each cell is
+# the tanh of their sum.
 #
 # **Predict.** What does one tanh look like across a row? What does the difference of two look like?
 

@@ -192,7 +192,7 @@ plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 #
 # You may divide the sum of squares by $N$ or by $N - 1$.
 #
-# **Worked number.** With `d=4` and `num_samples=2000`, the result is near 4, and near 1 if scaled.
+# **Worked example.** With `d=4` and `num_samples=2000`, the result is near 4, and near 1 if scaled.
 
 # %%
 from course_lib.attention import score_variance
@@ -498,7 +498,7 @@ assert added[0, 1:].sum() > 0.2  # the future is still there
 # - A query that may attend to no key gets zeros in both. Large scores must not overflow. Masked
 #   keys and values have no effect if they are finite.
 #
-# **Worked number.** The query and the keys from section 1, with the values 7, 14 and 0, give the
+# **Worked example.** The query and the keys from section 1, with the values 7, 14 and 0, give the
 # output $4/7 \cdot 7 + 2/7 \cdot 14 = 8$. With `mask = [[False, True, True]]` the output is $28/3$.
 
 # %%
@@ -534,7 +534,7 @@ plotting.show(plotting.diagram_strip("attention", lit=lit, shapes=shapes))
 #
 # Use `masked_softmax` from lesson 02. Do not call `F.scaled_dot_product_attention`.
 #
-# **Worked number.** `queries = [[[2, 0, 0, 0]]]`, `keys = [[[1, 0, 0, 0], [0, 0, 0, 0]]]` and
+# **Worked example.** `queries = [[[2, 0, 0, 0]]]`, `keys = [[[1, 0, 0, 0], [0, 0, 0, 0]]]` and
 # `values = [[[10], [0]]]` give the scores 1 and 0, the weights 0.731 and 0.269, and the output
 # 7.31. With `valid_lens = [1]` the output is 10.
 
@@ -690,7 +690,7 @@ assert not torch.allclose(ours, theirs)
 # - Dropout acts on the weights, in train mode only.
 # - The module has no parameters.
 #
-# **Worked number.** With `dropout=0.5`, in eval mode, the worked number of
+# **Worked example.** With `dropout=0.5`, in eval mode, the worked example of
 # `scaled_dot_product_attention` again gives 7.31.
 
 # %%
@@ -760,7 +760,7 @@ plotting.show(plotting.diagram_strip("attention", lit=("queries", "outputs"), sh
 #
 # You may use the formula or `torch.autograd.functional.jacobian`. Large scores must not overflow.
 #
-# **Worked number.** For `query = [0., 0., 0., 0.]` and the keys `[1, 0, 0, 0]` and `[3, 0, 0, 0]`,
+# **Worked example.** For `query = [0., 0., 0., 0.]` and the keys `[1, 0, 0, 0]` and `[3, 0, 0, 0]`,
 # the variance of the first feature is 1. Entry (0, 0) is $1/\sqrt{4} = 0.5$, and all others are 0.
 
 # %%
@@ -907,7 +907,7 @@ assert x.grad == 120 and abs(nearby - 120) < 0.1
 # - Do not use autograd (`backward`, `torch.autograd.grad`, `torch.func`). Large scores must not
 #   overflow.
 #
-# **Worked number.** With the query `[0, 0, 0, 2]`, the keys `[1, 0, 0, 0]` and `[3, 0, 0, 0]`, the
+# **Worked example.** With the query `[0, 0, 0, 2]`, the keys `[1, 0, 0, 0]` and `[3, 0, 0, 0]`, the
 # values 1 and 3 and $G = 1$, the scores are 0 and $dS = (-1/2, 1/2)$ as above. In the first
 # feature, $dQ$ is $(-1/2 \cdot 1 + 1/2 \cdot 3)/2 = 0.5$. In the last, $dK$ is $-0.5$ for the first
 # key and $0.5$ for the second.

@@ -173,7 +173,7 @@ for i, (q, block) in enumerate(zip(in_a_loop, at_once.chunk(3, dim=1), strict=Tr
 #   of features of every position.
 # - **Raises** a `ValueError` if `num_heads` does not divide the number of features.
 #
-# **Worked number.** For `x = [[[1, 2, 3, 4], [5, 6, 7, 8]]]`, the table above,
+# **Worked example.** For `x = [[[1, 2, 3, 4], [5, 6, 7, 8]]]`, the table above,
 # `split_heads(x, 2)[0, 1]` is `[[3, 4], [7, 8]]`.
 
 # %%
@@ -247,7 +247,7 @@ plotting.show(plotting.diagram_strip("heads", lit="merge heads", shapes=shapes))
 # - **Returns** shape `(B, n, h * d)`, differentiable in `x`: for each position, the features of all
 #   heads in order.
 #
-# **Worked number.** `x = [[[[1, 2], [5, 6]], [[3, 4], [7, 8]]]]` gives
+# **Worked example.** `x = [[[[1, 2], [5, 6]], [[3, 4], [7, 8]]]]` gives
 # `[[[1, 2, 3, 4], [5, 6, 7, 8]]]`. Merging undoes `split_heads`.
 
 # %%
@@ -322,7 +322,7 @@ plotting.show(plotting.diagram_strip("heads", lit="W_o", shapes=shapes))
 # - Masked keys and values have no effect if they are finite. A query without an allowed key has
 #   weights of 0, and all gradients stay finite.
 #
-# **Worked number.** Take two heads, `embed_dim=4`, and identities for `W_v` and `W_o`. Two queries
+# **Worked example.** Take two heads, `embed_dim=4`, and identities for `W_v` and `W_o`. Two queries
 # of zeros give the keys $(1, 2, 3, 4)$ and $(5, 6, 7, 8)$ a weight of ½ each. If these are also the
 # values, both outputs are $(3, 4, 5, 6)$.
 
@@ -585,7 +585,7 @@ assert reference.in_proj_weight.shape == (3 * 64, 64)
 #   so the two share no memory, and `mha` is unchanged. `reference` can still be trained, and both
 #   keep their mode, train or eval.
 #
-# **Worked number.** Take `embed_dim=2`, one head, zeros for `W_q` and `W_k`, 2 times the identity
+# **Worked example.** Take `embed_dim=2`, one head, zeros for `W_q` and `W_k`, 2 times the identity
 # for `W_v`, and 3 times the identity for `W_o`. In `reference`, a query of zeros weights both
 # values by ½, so the values $(1, 0)$ and $(0, 1)$ give $(3, 3)$.
 
@@ -683,7 +683,7 @@ assert change.abs().max() < 1e-4
 # Outputs that agree within 1e-5 count as equal. A difference of 0.01 in any entry, of either
 # sign, is too large. nan is not equal to anything.
 #
-# **Worked number.** At $((1, 0), (2, -1), (0, 2))$ the result is True for `fn = lambda x: 2 * x`,
+# **Worked example.** At $((1, 0), (2, -1), (0, 2))$ the result is True for `fn = lambda x: 2 * x`,
 # and False for `lambda x: x.cumsum(1)` and for `lambda x: x.sort(1).values`.
 
 # %%
@@ -714,7 +714,7 @@ check("is_permutation_equivariant")
 # - **Takes** `fn` and `x`, as in `is_permutation_equivariant`. Compare outputs in the same way.
 # - **Returns** a Python `bool`: True if, in every item, no output depends on a later position.
 #
-# **Worked number.** At $((1, 0), (2, -1), (0, 2))$ again, the result is True for
+# **Worked example.** At $((1, 0), (2, -1), (0, 2))$ again, the result is True for
 # `fn = lambda x: x.cumsum(1)`, and False for `lambda x: x.flip(1)` and for
 # `lambda x: x.roll(-1, 1)`, which returns the next position.
 
@@ -775,7 +775,7 @@ plotting.show(plotting.diagram_strip("heads", lit=("queries", "keys", "values"),
 # - **Returns** a floating-point tensor `(num_positions, embed_dim)`, float32 or float64. Positions
 #   start at 0.
 #
-# **Worked number.** `positional_encoding(2, 3)[1]` has the speeds $1$ and $10000^{-2/3} = 0.0022$
+# **Worked example.** `positional_encoding(2, 3)[1]` has the speeds $1$ and $10000^{-2/3} = 0.0022$
 # and is $(0.8415, 0.5403, 0.0022)$.
 
 # %%
@@ -851,7 +851,7 @@ assert products.argmax(dim=1).tolist() == list(range(50))
 # - **Returns** $R_s$, a floating-point tensor `(embed_dim, embed_dim)`. It multiplies the encoding
 #   of a position, a column vector, from the left.
 #
-# **Worked number.** `shift_matrix(1, 2)` times the encoding of position 0 gives that of position 1,
+# **Worked example.** `shift_matrix(1, 2)` times the encoding of position 0 gives that of position 1,
 # so $(0, 1)$ becomes $(0.8415, 0.5403)$. `shift_matrix(0, 4)` is the identity.
 
 # %%

@@ -604,7 +604,7 @@ assert not is_causal(broken, x) and empty_item.isnan().all()
 #   Padded positions have no effect on the others. An item of length 0 gets zeros.
 # - **`self.attention_weights`** holds the weights `(B, h, n, n)`, detached.
 #
-# **Worked number.** The first position sees only itself, so its row of weights is
+# **Worked example.** The first position sees only itself, so its row of weights is
 # $(1, 0, 0, \dots)$ in every head.
 
 # %%

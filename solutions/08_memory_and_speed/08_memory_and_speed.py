@@ -167,7 +167,7 @@ assert sums["never rescaled"][1] - sums["correct"][1] > 0.9
 #   $-\infty$ and 0.
 # - **Keeps** only the current block.
 #
-# **Worked number.** Blocks `[[1, 0]]` and `[[2]]` give `[2]` and `[1.5032]`.
+# **Worked example.** Blocks `[[1, 0]]` and `[[2]]` give `[2]` and `[1.5032]`.
 
 # %%
 from course_lib.attention import softmax_statistics
@@ -284,7 +284,7 @@ plotting.interactive(draw_tiles, step=range(13))
 # - **Edge cases.** The last block may be shorter. The mask may have one column for all keys. A
 #   query that may attend to no key gets zeros and $-\infty$, with a gradient of 0.
 #
-# **Worked number.** For $d = 1$, the query 1, keys 1, 0, 2 and values 1, 3, 5, the results are
+# **Worked example.** For $d = 1$, the query 1, keys 1, 0, 2 and values 1, 3, 5, the results are
 # 3.8410 and 2.4076, for any block size.
 
 # %%
@@ -378,7 +378,7 @@ plotting.show(plotting.diagram_strip("attention", lit="attention weights", shape
 # - **Neither pass** creates a tensor that has both an $n$ and an $m$ axis. Otherwise you earn at
 #   most a third of the points. Do not use `F.scaled_dot_product_attention`.
 #
-# **Worked number.** With the inputs of the worked number of `blocked_attention` and $G = 1$, the
+# **Worked example.** With the inputs of the worked example of `blocked_attention` and $G = 1$, the
 # gradient of the values is $(0.2447, 0.0900, 0.6652)$, that of the keys
 # $(-0.6953, -0.0757, 0.7710)$, and that of the query 0.8467.
 
@@ -593,7 +593,7 @@ plotting.show(
 #   long as all $|q|, |k| \le 40$ in float32 and float64.
 # - **Is correct** everywhere else, float16 included.
 #
-# **Worked number.** For $H = 2$, $w_v = (1, 2)$, $q = (0.5, 0)$ and $k = (0, 0)$, the score is
+# **Worked example.** For $H = 2$, $w_v = (1, 2)$, $q = (0.5, 0)$ and $k = (0, 0)$, the score is
 # 0.4621.
 
 # %%

@@ -82,7 +82,7 @@ assert len(numerals.target) == 32 and target[-1] == numerals.target["<end>"]
 # - **Edge cases.** A real token may have the id of `pad`. Items may be int32 or empty, and if all
 #   are empty, `tokens` has shape `(B, 0)`. Do not change the items or the list.
 #
-# **Worked number.** `pad_batch([torch.tensor([5, 8, 2]), torch.tensor([4])], pad=0)` gives `tokens`
+# **Worked example.** `pad_batch([torch.tensor([5, 8, 2]), torch.tensor([4])], pad=0)` gives `tokens`
 # `[[5, 8, 2], [4, 0, 0]]` and `valid_lens` `[3, 1]`.
 
 # %%
@@ -126,7 +126,7 @@ plotting.show(plotting.diagram_strip("encoder_decoder", lit="decoder tokens", sh
 #   the row's targets except the last. With $t = 0$, the result has shape `(B, 0)`. Do not change
 #   `targets`.
 #
-# **Worked number.** `shift_right(torch.tensor([[5, 8, 2]]), start=1)` gives `[[1, 5, 8]]`.
+# **Worked example.** `shift_right(torch.tensor([[5, 8, 2]]), start=1)` gives `[[1, 5, 8]]`.
 
 # %%
 from course_lib.attention import shift_right
@@ -162,7 +162,7 @@ assert 0.1 < num_pads / words.numel() < 0.5
 #   is finite for finite logits of any size. If no position is real, as with $t = 0$, the loss and
 #   its gradient are 0. Targets and lengths may be int32. Id 0 may be a real word.
 #
-# **Worked number.** Take `logits` `[[[0, 1.098612], [0, 1.098612], [9, 0]]]`, `targets`
+# **Worked example.** Take `logits` `[[[0, 1.098612], [0, 1.098612], [9, 0]]]`, `targets`
 # `[[1, 0, 0]]` and `valid_lens` `[2]`. The two real targets have the probabilities 3/4 and 1/4, so
 # the loss is $(\ln \frac{4}{3} + \ln 4) / 2 = 0.8370$.
 
@@ -227,7 +227,7 @@ plotting.show(plotting.diagram_strip("block", lit=lit, shapes=shapes))
 # | `norm_1`, `norm_2` | `nn.LayerNorm(embed_dim)`, with its default `eps` |
 # | `feed_forward` | `nn.Sequential` of an `nn.Linear` from `embed_dim` to `hidden_dim`, an `nn.ReLU`, and an `nn.Linear` back |
 #
-# **Worked number.** Take one position $x = (2, 4)$, identities for all matrices, and biases of 0.
+# **Worked example.** Take one position $x = (2, 4)$, identities for all matrices, and biases of 0.
 # The mean is 3 and the standard deviation 1, so $\text{norm}_1$ gives $(-1, 1)$. A single position
 # attends to itself, so $h = (2, 4) + (-1, 1) = (1, 5)$. Then $\text{norm}_2(h) = (-1, 1)$, ReLU
 # leaves $(0, 1)$, and the output is $(1, 6)$, apart from the effect of `eps`.
@@ -277,7 +277,7 @@ plotting.show(plotting.diagram_strip("encoder_decoder", lit=lit, shapes=shapes))
 # | `feed_forward` | as in `EncoderBlock` |
 # | `norm_1`, `norm_2`, `norm_3` | `nn.LayerNorm(embed_dim)`, numbered in order of use |
 #
-# **Worked number.** Take one position $y = (1, 3)$, one position of memory $(2, 0)$, and identities
+# **Worked example.** Take one position $y = (1, 3)$, one position of memory $(2, 0)$, and identities
 # as above (three of them in `W_qkv`). Then $a = (1, 3) + (-1, 1) = (0, 4)$. The only key gets all
 # the weight, so $b = (0, 4) + (2, 0) = (2, 4)$. The output is $(2, 4) + (0, 1) = (2, 5)$.
 
@@ -421,7 +421,7 @@ assert 3 < losses[0] < 4.5 and losses[-20:].mean() < 0.1
 # - **Edge cases.** With `max_len=0`, the result has shape `(B, 0)`. Only `end` ends an item, so a
 #   predicted pad is a word.
 #
-# **Worked number.** Suppose a model always predicts the last word plus the length of the source.
+# **Worked example.** Suppose a model always predicts the last word plus the length of the source.
 # With `source` `[[1, 1, 0], [1, 1, 1]]`, lengths 2 and 3, `start=0`, `end=6`, `max_len=5` and pad
 # 9, the result is `[[2, 4, 6], [3, 6, 9]]`.
 
@@ -547,7 +547,7 @@ assert weights[2].argmax() > weights[3].argmax()
 # - **Edge cases.** With $t = 0$, the result has shape `(0,)`. The changes are finite, however
 #   confident the model is. Everything may be on a GPU.
 #
-# **Worked number.** Suppose each of three words has one vote, each source token adds one vote for
+# **Worked example.** Suppose each of three words has one vote, each source token adds one vote for
 # the word with its id, and probabilities are shares of the votes. For `source` `[[1, 2, 1]]` the
 # votes are 1, 3, 2, and with position 0 masked they are 1, 2, 2. For `target` `[[1, 2]]` the
 # changes are $\ln \frac{2/5}{3/6} = -0.2231$ and $\ln \frac{2/5}{2/6} = 0.1823$.

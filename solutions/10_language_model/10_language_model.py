@@ -85,7 +85,7 @@ print(f"{len(text):,} characters, {len(CHARACTERS)} different tokens with the pa
 #   `()` in the dtype of the logits. Here $p$ is the probability that the softmax at position $i$
 #   gives to token $i + 1$. Logits may have any size.
 #
-# **Worked number.** Take the text (0, 1, 1) and the logits (2, 0, 0), (0, 1, 0), (5, 5, 0).
+# **Worked example.** Take the text (0, 1, 1) and the logits (2, 0, 0), (0, 1, 0), (5, 5, 0).
 # Position 0 gives token 1 the probability $1 / (e^2 + 2)$, and position 1 gives it $e / (e + 2)$.
 # The loss is $(2.2395 + 0.5514) / 2 = 1.3955$, whatever the last position predicts.
 
@@ -169,7 +169,7 @@ plotting.show(plotting.diagram_strip("block", lit=lit, shapes=shapes))
 # Section 3 loads trained weights into your class, so use exactly these names. A block can be an
 # `nn.ModuleDict` or a class of your own in the same cell.
 #
-# **Worked number.** One token with the vector $(1, 3)$ at the position $(1, 1)$ gives $x = (2, 4)$.
+# **Worked example.** One token with the vector $(1, 3)$ at the position $(1, 1)$ gives $x = (2, 4)$.
 # With weights of 1 and biases of 0, $\text{norm}_1$ gives $(-1, 1)$. An attention that returns what
 # it reads makes $x = (1, 5)$. A last norm with weights of 2 gives $(-2, 2)$, and these are the
 # logits if `to_logits` is the identity.
@@ -202,7 +202,7 @@ check("LanguageModel")
 #
 # Run the model in eval mode and without gradients, and restore its mode afterwards.
 #
-# **Worked number.** Suppose that a model counts. After the token $t$, its logits are 2 for $t + 1$
+# **Worked example.** Suppose that a model counts. After the token $t$, its logits are 2 for $t + 1$
 # and 0 for the others. `generate(model, torch.tensor([[2, 3]]), 2, temperature=0)` gives
 # `[[2, 3, 4, 5]]`.
 
@@ -435,7 +435,7 @@ print(" ".join(CHARACTERS.words(puzzle[0])))
 #   $i \ge p$ of the weight of position $i$ on position $i - p + 1$. If there is no such position,
 #   as with $p \ge n$ or $n = 1$, the scores are 0.
 #
-# **Worked number.** Take one head, the text `A B A B` with period 2, and the rows $(1, 0, 0, 0)$,
+# **Worked example.** Take one head, the text `A B A B` with period 2, and the rows $(1, 0, 0, 0)$,
 # $(0.3, 0.7, 0, 0)$, $(0.1, 0.8, 0.1, 0)$ and $(0.2, 0.1, 0.6, 0.1)$. Position 2, the second `A`,
 # puts 0.8 on position 1, and position 3 puts 0.6 on position 2, so the score is 0.7.
 
@@ -540,7 +540,7 @@ plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
 #   hooks as before. Do not suppress the error. `with` blocks may be nested or follow one another,
 #   and each undoes only its own change.
 #
-# **Worked number.** In a block with two heads of one feature, head 0 returns the token's feature,
+# **Worked example.** In a block with two heads of one feature, head 0 returns the token's feature,
 # head 1 returns 10 times that, and `W_o` adds the two. A token with the feature 1 becomes
 # $1 + (1 + 10) = 12$, and inside `with ablate_head(model, 0, 1):` it becomes $1 + (1 + 0) = 2$.
 
@@ -730,7 +730,7 @@ plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
 # - **Edge cases.** `x` may have half precision, but compute angles in float32 or better. Four
 #   correct digits are enough.
 #
-# **Worked number.** Take two rows (1, 0, 0, 2), with $d = 4$. Row 0 stays the same. In row 1, the
+# **Worked example.** Take two rows (1, 0, 0, 2), with $d = 4$. Row 0 stays the same. In row 1, the
 # first pair is rotated by 1 and the second by $10000^{-2/4} = 0.01$, which gives
 # $(0.5403, 0.8415, -0.0200, 1.9999)$.
 
@@ -778,7 +778,7 @@ assert (added[1:, 1:] - added[:-1, :-1]).abs().max() > 1
 #   $q \cdot k / \sqrt{d}$. Scores may be large. The call does not change the cache. You may assume
 #   that `append` was called first.
 #
-# **Worked number.** With $d = 1$, append the key 0 with the value 4. The query 1 gets 4. Append the
+# **Worked example.** With $d = 1$, append the key 0 with the value 4. The query 1 gets 4. Append the
 # key $\ln 3 = 1.0986$ with the value 8. The query 1 now has the weights 1/4 and 3/4 and gets
 # $4/4 + 3 \cdot 8/4 = 7$.
 
@@ -904,7 +904,7 @@ assert (plain == cached).double().mean() > 0.5  # rounding may decide a tie
 # You may use `masked_softmax`, but not `F.scaled_dot_product_attention`, which can share keys
 # itself.
 #
-# **Worked number.** Take one item, four heads, two groups, one query of 0 and one key of 1. If the
+# **Worked example.** Take one item, four heads, two groups, one query of 0 and one key of 1. If the
 # values of the two groups are 10 and 20, heads 0 and 1 return 10, and heads 2 and 3 return 20.
 
 # %%

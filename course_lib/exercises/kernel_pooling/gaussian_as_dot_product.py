@@ -134,7 +134,7 @@ EXERCISE = Exercise(
         "Two terms are left. One is an (n, m) matrix that a matrix product gives; the other is a "
         "number for each key. What is its shape, and does it broadcast over the rows? What factor "
         "does each of the two have?",
-        "On paper first: the worked number has dot products 1 and 3, and keys of squared length 1 "
+        "On paper first: the worked example has dot products 1 and 3, and keys of squared length 1 "
         "and 9. Which combination gives 0.5 and -1.5 for h = 1? And what should it give for h = "
         "2?",
     ),

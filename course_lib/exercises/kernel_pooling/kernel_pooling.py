@@ -133,7 +133,7 @@ EXERCISE = Exercise(
         "values with them. Which matrix product averages for all queries at once?",
         "Section 3: exponentials divided by their total are a softmax. Which numbers go into it, "
         "and over which axis must it sum to 1? Check the shape of `values` before anything else.",
-        "A smaller version first: the worked number, one query at 0. Its scores are 0, -0.693 and "
+        "A smaller version first: the worked example, one query at 0. Its scores are 0, -0.693 and "
         "-1.386: minus ln 1, ln 2 and ln 4. Print yours before the softmax. Is the sign right? "
         "The 2? The square of the bandwidth?",
     ),

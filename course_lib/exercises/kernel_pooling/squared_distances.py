@@ -87,7 +87,7 @@ EXERCISE = Exercise(
         "On a line, section 2 subtracted a row (1, m) from a column (n, 1). With d features the "
         "column becomes (n, 1, d). What becomes of the row? Square the differences, then sum over "
         "one axis.",
-        "A smaller version first: the worked number. Make its differences `[[[-3, -4], [0, 2]]]`, "
+        "A smaller version first: the worked example. Make its differences `[[[-3, -4], [0, 2]]]`, "
         "of shape (1, 2, 2), and square them. Over which axis do you sum to get `[[25, 4]]`?",
     ),
 )

@@ -94,7 +94,7 @@ EXERCISE = Exercise(
         "A lower triangle. With n != m, shift its diagonal so that the last row is all True: key "
         "j is allowed for query i if j <= i + m - n.",
         "`tril` keeps the lower triangle of a matrix, and its argument `diagonal` moves the edge. "
-        "Which `diagonal` makes the worked number of a (2, 3) matrix of True, and what is that in "
+        "Which `diagonal` makes the worked example of a (2, 3) matrix of True, and what is that in "
         "terms of m and n?",
     ),
 )

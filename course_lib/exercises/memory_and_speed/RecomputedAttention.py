@@ -152,7 +152,7 @@ EXERCISE = Exercise(
         "`backward` for a single block that holds all keys, until `torch.autograd.grad` of lesson "
         "05's attention agrees. Only then cut it into blocks. The scores of a block must be those "
         "of the forward pass, down to the last step.",
-        "Take the worked number and check, in this order: the weights from the scores and what "
+        "Take the worked example and check, in this order: the weights from the scores and what "
         "you kept (0.2447, 0.0900, 0.6652); D, without the weights (3.8410); the gradient of the "
         "scores (-0.6953, -0.0757, 0.7710), which sums to 0; then each product. Next take a query "
         "whose mask is all False, and print what you take the exponential of. Look at memory "

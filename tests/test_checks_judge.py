@@ -221,18 +221,84 @@ def test_a_call_that_the_exercise_leaves_out_is_named_with_the_reason():
 
 def test_an_edge_case_is_named_with_an_error_only_where_nothing_else_raises_it():
     def halved_unless_empty(x):
-        if not x.numel():
-            raise IndexError("nothing there")
-        return x * 2
+        return x * {1: 2}[x.numel()]
 
     edge = Probe("empty", "Nothing doubled is nothing.", "edges", {"x": tensor([])})
     plain = Probe("plain", "It doubles.", "values", {"x": tensor([1.0])})
     one = exercise(probes=lambda rng: [plain, edge])
     (finding,) = judge_answer(one, halved_unless_empty).findings
-    assert finding.message.startswith("Nothing doubled is nothing. Your code raised IndexError")
-    (finding,) = judge_answer(one, lambda x: x[7]).findings
-    assert finding.message.startswith("Your code raised IndexError")
+    assert finding.message.startswith("Nothing doubled is nothing. Your code raised KeyError")
+    (finding,) = judge_answer(one, lambda x: {}[x.numel()]).findings
+    assert finding.message.startswith("Your code raised KeyError")
     assert "which line fails" in finding.hint
+
+
+def too_strict(x):
+    raise ValueError("not doubled")
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("allowed_input_rejected", too_strict),
+        ("index_beyond_the_end", lambda x: 2 * x[7]),
+        ("number_of_axes_assumed", lambda x: 2 * x.transpose(0, 1)),
+        ("number_of_axes_assumed", lambda x: torch.einsum("ij->ji", 2 * x)),
+        ("truth_of_many", lambda x: 2 * x if x else x),
+        ("nothing_to_combine", lambda x: torch.stack([part for part in x if part < 0])),
+        ("none_used", lambda x: 2 * x + {}.get("bias")),
+        ("dtypes_mixed", lambda x: 2 * torch.eye(2, dtype=torch.int64) @ x),
+        (None, lambda x: 2 * x @ torch.ones(3, 3)),
+    ],
+)
+def test_an_error_that_tells_the_mistake_is_its_name(name, answer):
+    report = judge_answer(exercise(), answer)
+    assert report.mistake == name
+    (finding,) = report.findings
+    assert "Your code raised" in finding.message
+
+
+def of_sizes(*sizes, **more):
+    """Return an exercise with one probe for each size, and mistakes in small and large ones."""
+
+    def wrong_for(is_wrong):
+        return lambda x: (3 if is_wrong(x.numel()) else 2) * x
+
+    mistakes = (
+        Mistake("small", wrong_for(lambda size: size < 3), "Small ones are wrong.", ""),
+        Mistake("large", wrong_for(lambda size: size > 3), "Large ones are wrong.", ""),
+    )
+    probes = [Probe(f"{n}", "It doubles.", args={"x": tensor(np.ones(n))}) for n in sizes]
+    return exercise(probes=lambda rng: probes, mistakes=mistakes, **more)
+
+
+def test_two_mistakes_that_explain_all_failures_between_them_are_both_named():
+    report = judge_answer(of_sizes(1, 2, 3, 4), lambda x: (2 if x.numel() == 3 else 3) * x)
+    assert report.mistake == "small+large"
+    first, second = (finding.message for finding in report.findings)
+    assert first.startswith("On 2 of the 3 inputs that fail, ") and first.endswith("are wrong.")
+    assert second.startswith("On 1 of the 3 inputs that fail, ")
+    # Neither is named if something else fails, too.
+    assert (
+        judge_answer(of_sizes(1, 2, 3, 4), lambda x: (5 if x.numel() == 3 else 3) * x).mistake
+        is None
+    )
+
+
+def test_a_mistake_is_named_beside_an_error_that_tells_another():
+    report = judge_answer(of_sizes(1, 2, 3), lambda x: 3 * x if x.numel() < 3 else 2 * x[7])
+    assert report.mistake == "small+index_beyond_the_end"
+    assert len(report.findings) == 2
+
+
+def test_a_cause_is_named_if_it_explains_three_quarters_of_the_failures():
+    def out_of_range(x):
+        return 2 * x[7] if x.numel() < 4 else x
+
+    assert judge_answer(of_sizes(1, 2, 4), out_of_range).mistake is None
+    report = judge_answer(of_sizes(1, 2, 3, 4), out_of_range)
+    assert report.mistake == "index_beyond_the_end"
+    assert report.findings[0].message.startswith("On 3 of the 4 inputs that fail, your code asks")
 
 
 def test_half_precision_is_forgiven_where_the_call_asks_for_it():

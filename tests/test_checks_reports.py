@@ -29,9 +29,9 @@ def without_itself(num_queries, num_keys=None, *, device=None):
 
 
 def test_the_students_numbers_are_beside_those_of_the_definition_and_marked():
-    report = grade("causal_mask", lambda *sizes: right_mask(*sizes).T)
+    report = grade("causal_mask", lambda *sizes: right_mask(*sizes).repeat(2, 1))
     (shown,) = report.example.results
-    assert (len(shown.yours), len(shown.expected)) == (3, 2)
+    assert len(shown.yours) == 2 * len(shown.expected) > 0
 
     square = grade("causal_mask", without_itself)
     assert "mask, yours:" in square.example.text()

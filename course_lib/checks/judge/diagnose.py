@@ -3,8 +3,8 @@
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from course_lib.checks.judge.comparisons import same_record, same_records
 from course_lib.checks.judge.definitions import Exercise, Mistake
@@ -30,15 +30,21 @@ LEAST = 0.75  # share of failing probes that a mistake must explain to be named
 class Explanation:
     """A mistake and the violations it reproduces, as (probe name, aspect).
 
-    Both numbers count failing probes. `says_little` means that the results are only words or bools,
-    which other mistakes may also give.
+    `probes` are the failing probes that the mistake explains, of `num_failing`. `says_little` means
+    that the results are only words or bools, which other mistakes may also give. `beside` is the
+    cause of the other failing probes, if they share one.
     """
 
     mistake: Mistake
     explained: frozenset[tuple[str, str]]
-    num_explained: int
+    probes: frozenset[str]
     num_failing: int
     says_little: bool = False
+    beside: str = ""
+
+    @property
+    def num_explained(self) -> int:
+        return len(self.probes)
 
     @property
     def is_whole(self) -> bool:
@@ -58,6 +64,7 @@ class Answer:
         self._is_mutating = any(aspect == "mutated" for _, aspect in self._failing)
         self._wanted = self._to_explain()
         failing = [name for name, keys in self._wanted.items() if keys]
+        self.failing, self.failing_first = frozenset(failing), failing[:1]
         self._num_failing = len(failing)
         self._least = max(1, math.ceil(LEAST * len(failing)))
         self._says_little = all(_says_little(outcomes[name][0]) for name in failing)
@@ -76,6 +83,12 @@ class Answer:
         most = max((len(one.explained) for one in best), default=0)
         return [one for one in best if len(one.explained) == most]
 
+    def parts(self, replays: Replays, must: Collection[str]) -> Iterator[Explanation]:
+        """Yield the mistakes that explain some failing probes, among them `must`."""
+        for mistake, replayed in () if self._says_little else replays:  # bools fit by chance
+            if found := self._explanation(mistake, replayed, 1, must):
+                yield found
+
     def _to_explain(self) -> dict[str, set[tuple[str, str]]]:
         """Return the violations of each probe that a mistake must reproduce, wrong values first."""
         places: dict[str, set[tuple[str, str]]] = {name: set() for name in self._outcomes}
@@ -92,10 +105,12 @@ class Answer:
 
         return {name: places[name] for name in sorted(places, key=order)}
 
-    def _explanation(self, mistake: Mistake, replayed: Outcomes, least: int) -> Explanation | None:
-        """Return what a mistake explains, or None if it explains fewer than `least` probes."""
+    def _explanation(
+        self, mistake: Mistake, replayed: Outcomes, least: int, must: Collection[str] = ()
+    ) -> Explanation | None:
+        """Return what a mistake explains, or None if fewer than `least` probes or not `must`."""
         explained: set[tuple[str, str]] = set()
-        num_explained = self._num_failing
+        probes = set(self.failing)
         for name, wanted in self._wanted.items():
             seen, found = replayed[name]
             keys = {(name, violation.aspect) for violation in found}
@@ -103,8 +118,9 @@ class Answer:
             if self._rules_out(name, keys - same):
                 return None
             explained |= same
-            num_explained -= bool(wanted - same)
-            if num_explained < least:
+            if wanted - same:
+                probes.remove(name)
+            if len(probes) < least or (name in must and name not in probes):
                 return None
         # If the answer's only fault is that it changes its arguments, this also causes wrong
         # gradients. Another mistake must not be named for them.
@@ -116,8 +132,8 @@ class Answer:
             _same_error(self._outcomes[name][0], replayed[name][0]) for name, _ in explained
         ):
             return None
-        numbers = num_explained, self._num_failing
-        return Explanation(mistake, frozenset(explained), *numbers, self._says_little)
+        keys = frozenset(explained), frozenset(probes)
+        return Explanation(mistake, *keys, self._num_failing, self._says_little)
 
     def _rules_out(self, name: str, others: set[tuple[str, str]]) -> bool:
         """Return whether a mistake causes violations that the student's answer does not have."""
@@ -240,12 +256,16 @@ def _replays(exercise: Exercise, seed: str, which: Callable) -> Replays:
     )
 
 
-def explain(exercise: Exercise, seed: str, student: Outcomes) -> list[Explanation]:
+def explain(
+    exercise: Exercise, seed: str, student: Outcomes, causes: Mapping[str, frozenset[str]]
+) -> list[Explanation]:
     """Return the known mistakes that give the student's numbers on the most failing probes.
 
     These are the mistakes that explain all failing probes and give the same numbers. If there are
-    none, return one that any exercise allows, or a pair. Otherwise, return those that explain at
-    least `LEAST` of the failing probes.
+    none, return one that any exercise allows, or a pair that changes different steps. Otherwise,
+    return two that explain all failing probes between them, or one if the other failing probes
+    share a cause (`causes` holds the probes of each). Otherwise, return those that explain at least
+    `LEAST` of the failing probes.
     """
     answer = Answer(prepare(exercise, seed), student)
     found = answer.explanations(_replays(exercise, seed, _known))
@@ -254,7 +274,37 @@ def explain(exercise: Exercise, seed: str, student: Outcomes) -> list[Explanatio
     for which in (in_any, _pairs):
         if whole := answer.explanations(_replays(exercise, seed, which), whole=True):
             return whole[:1]
-    return found
+    if causes and answer.failing == frozenset().union(*causes.values()):
+        return []
+    for part in answer.parts(_any(exercise, seed), answer.failing_first):
+        left = answer.failing - part.probes
+        for cause, probes in causes.items():
+            if left <= probes:
+                return [replace(part, beside=cause)]
+        for other in answer.parts(_any(exercise, seed), left):
+            return sorted((part, other), key=lambda one: -one.num_explained)
+    for cause, probes in causes.items():
+        for part in answer.parts(_any(exercise, seed), answer.failing - probes):
+            return [replace(part, beside=cause)]
+    return [one for one in found if one.probes == found[0].probes]
+
+
+def _any(exercise: Exercise, seed: str) -> Replays:
+    """Return the exercise's mistakes, then those of any exercise."""
+    yield from _replays(exercise, seed, _known)
+    yield from _replays(exercise, seed, in_any)
+
+
+def named(explanations: Sequence[Explanation]) -> str:
+    """Return the ids of the mistakes that explain the failing probes between them."""
+    ids = dict.fromkeys(
+        id
+        for one in explanations
+        if one is explanations[0] or one.probes != explanations[0].probes
+        for id in (one.mistake.id, one.beside)
+        if id
+    )
+    return "+".join(ids)
 
 
 def _known(exercise: Exercise) -> Sequence[Mistake]:

@@ -94,10 +94,12 @@ def findings_of(
     explanations: list[Explanation],
     prepared: Prepared,
     observe_more: Observer | None,
+    cause: str = "",
 ) -> tuple[list[Finding], Violation | None]:
     """Return the findings, and the failure to show below them.
 
-    A named mistake comes first, then types, shapes, numbers that are not finite, and values.
+    A named mistake comes first, also the name of a `Cause` that is the mistake. Then come types,
+    shapes, numbers that are not finite, and values.
     """
     failures = _Failures(exercise, violations, prepared, observe_more)
     findings, telling = [], None
@@ -134,7 +136,7 @@ def findings_of(
         ]
 
     def order(v: Violation) -> tuple:
-        named = v.problem.id in known
+        named = v.problem.id in known or (cause and name_of(v.problem) == cause)
         return not named, _rank(v, unchanged), v.problem.id in _UNNAMED, shown_first(v)
 
     left.sort(key=order)
@@ -162,6 +164,11 @@ def findings_of(
         if problem.id in (_OF_THE_EDGES if violation.part == "edges" else _OF_THE_VALUES):
             message = f"{failures.case_of(failure)} {message}".strip()
         message = message or (_of_another_input(_NOTHING_KNOWN) if elsewhere else _NOTHING_KNOWN)
+        if cause and name_of(problem) == cause:
+            failing = by_probe(violations).values()
+            share = sum(any(name_of(v.problem) == cause for v in about) for about in failing)
+            if share < len(failing):
+                message = f"On {share} of the {len(failing)} inputs that fail, {_inside(message)}"
         message += _NUMBERS_RIGHT if violation.aspect == "kind" else ""
         hint = problem.hint or _POINTERS.get(violation.aspect, "")
         findings.append(Finding(problem.id, message, hint, violation.part))
@@ -183,25 +190,30 @@ def name_of(problem: Problem) -> str | None:
 
 def _of_another_input(sentence: str) -> str:
     """Return a sentence with numbers of an input that the report does not show."""
+    return f"On another input, {_inside(sentence)}"
+
+
+def _inside(sentence: str) -> str:
+    """Return a sentence as it is written after a comma."""
     is_name = sentence.startswith(("NaN", "`"))
-    return f"On another input, {sentence if is_name else sentence[:1].lower() + sentence[1:]}"
+    return sentence if is_name else sentence[:1].lower() + sentence[1:]
 
 
 def _named(explanations: list[Explanation], part: str) -> list[Finding]:
     """Return the finding on the known mistake, with its share of failing probes and its twins."""
-    first, *others = explanations
-    message = first.mistake.message
-    if not first.is_whole:
-        message = (
-            f"On {first.num_explained} of the {first.num_failing} inputs that fail, your results "
-            f"show exactly this mistake: {message}"
-        )
-    elif first.says_little:
-        message = f"Your answers are those that this mistake would give: {message}"
-    findings = [Finding(first.mistake.id, message, first.mistake.hint, part)]
-    for other in [one.mistake for one in others[:1]]:
-        message = f"Another mistake gives the same numbers: {other.message}"
-        findings.append(Finding(other.id, message, other.hint, part))
+    findings = []
+    for one in explanations[:2]:
+        message = one.mistake.message
+        if findings and one.probes == explanations[0].probes:
+            message = f"Another mistake gives the same numbers: {message}"
+        elif not one.is_whole:
+            message = (
+                f"On {one.num_explained} of the {one.num_failing} inputs that fail, your results "
+                f"show exactly this mistake: {message}"
+            )
+        elif one.says_little:
+            message = f"Your answers are those that this mistake would give: {message}"
+        findings.append(Finding(one.mistake.id, message, one.mistake.hint, part))
     return findings
 
 

@@ -9,7 +9,7 @@ import torch
 
 from course_lib.checks.judge.comparisons import Problem
 from course_lib.checks.judge.definitions import Exercise
-from course_lib.checks.judge.diagnose import explain
+from course_lib.checks.judge.diagnose import LEAST, explain, named
 from course_lib.checks.judge.example import Example, example_of
 from course_lib.checks.judge.findings import by_probe, findings_of, name_of, notes_of
 from course_lib.checks.judge.prepare import prepare
@@ -119,12 +119,15 @@ def _judge_all(
     tally, notes = exercise.tally(prepared, outcomes), notes_of(seen)
     if not violations:
         return Report.on(exercise, "correct", 1.0, tally=tally, notes=notes)
+    causes, mistake = _causes_of(violations)
     explanations = []
     if observe_more is not None:
         complete = {name: outcome for name, outcome in outcomes.items() if name in seen}
-        explanations = explain(exercise, seed, complete)
+        explanations = explain(exercise, seed, complete, causes)
+    mistake = named(explanations) or mistake
     score, parts = score_of(exercise, prepared, outcomes, extra)
-    findings, shown = findings_of(exercise, violations, explanations, prepared, observe_more)
+    about = exercise, violations, explanations, prepared, observe_more
+    findings, shown = findings_of(*about, mistake or "")
     example = Example()
     with contextlib.suppress(Exception):  # this only affects the display
         if shown is not None:
@@ -134,7 +137,7 @@ def _judge_all(
         "raised" if _all_raised(prepared, outcomes) else "incorrect",
         score,
         findings,
-        mistake=explanations[0].mistake.id if explanations else _cause_of(violations),
+        mistake=mistake,
         parts=parts,
         tally=tally,
         example=example,
@@ -142,19 +145,27 @@ def _judge_all(
     )
 
 
-def _cause_of(violations: Sequence[Violation]) -> str | None:
-    """Return the name of the `Cause` that all failing problems share, or None.
+def _causes_of(violations: Sequence[Violation]) -> tuple[dict[str, frozenset[str]], str | None]:
+    """Return the failing problems of each `Cause`, and the name of the cause that all share.
 
-    Skip problems that follow from extra parameters. If some call is correct except that it changes
-    its arguments, also skip other problems of calls that do so.
+    If two causes share all failing problems, or one most of them, these are the name. Skip problems
+    that follow from extra parameters. If some call is correct except that it changes its arguments,
+    also skip other problems of calls that do so.
     """
     found = by_probe(violations)
     is_right_once = any({v.aspect for v in about} == {"mutated"} for about in found.values())
     first = ("parameters", "mutated") if is_right_once else ("parameters",)
-    names = set()
-    for about in found.values():
-        names |= {name_of(v.problem) for v in [v for v in about if v.aspect in first] or about}
-    return names.pop() if len(names) == 1 else None
+    causes: dict[str, frozenset[str]] = {}
+    several: list[str | None] = []
+    for probe, about in found.items():
+        names = [name_of(v.problem) for v in [v for v in about if v.aspect in first] or about]
+        several += [name for name in names if name not in several]
+        if names[0] and set(names) == {names[0]}:
+            causes[names[0]] = causes.get(names[0], frozenset()) | {probe}
+    if len(several) <= 2 and None not in several:
+        return causes, "+".join(filter(None, several))
+    most = max(causes, key=lambda name: len(causes[name]), default="")
+    return causes, most if len(causes.get(most, ())) >= LEAST * len(found) else None
 
 
 def _still_a_stub(exercise: Exercise, subject: Subject | None, first: Observation) -> Report | None:

@@ -856,7 +856,3 @@ check("02_masked_softmax")
 # - P. Blanchard, D. J. Higham and N. J. Higham, *Accurately computing the log-sum-exp and softmax
 #   functions*, IMA Journal of Numerical Analysis 41(4), 2021: why the shift is safe.
 #   <https://doi.org/10.1093/imanum/draa038>
-# - PyTorch, `F.scaled_dot_product_attention`: True = take part, `is_causal`.
-#   <https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html>
-# - PyTorch, `nn.MultiheadAttention`: `key_padding_mask`, True = ignore.
-#   <https://docs.pytorch.org/docs/stable/generated/torch.nn.MultiheadAttention.html>

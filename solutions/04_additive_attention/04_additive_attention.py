@@ -501,5 +501,3 @@ assert sharp.argmax(dim=-1).tolist() == [0, 1, 2, 3]
 # - D. Bahdanau, K. Cho and Y. Bengio, *Neural Machine Translation by Jointly Learning to Align and
 #   Translate*, ICLR 2015, section 3 and appendix A.1.2: the additive score.
 #   <https://arxiv.org/abs/1409.0473>
-# - N. Srivastava and others, *Dropout: A Simple Way to Prevent Neural Networks from Overfitting*,
-#   JMLR 15, 2014. <https://jmlr.org/papers/v15/srivastava14a.html>

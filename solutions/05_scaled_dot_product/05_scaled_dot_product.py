@@ -71,7 +71,7 @@ plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
 # are long and point the same way. It is 0 when they are perpendicular, and negative when the angle
 # between them is larger.
 #
-# The figure shows a query, four keys and their values. Your `masked_softmax` computed the weights
+# The figure shows a query, four keys and their values. Your `masked_softmax` computes the weights
 # for every position of the query. The diamond is the output, the average of the values with these
 # weights.
 #
@@ -219,8 +219,8 @@ assert np.allclose(measured["q . k / sqrt(d)"], 1, atol=0.25)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Without scaling, the variance is a straight line that rises with $d$. With scaling, the line is
-# flat at 1.
+# Without scaling, the variance rises with $d$ along a straight line. With scaling, it stays flat at
+# 1.
 #
 # </details>
 
@@ -256,9 +256,9 @@ assert np.allclose(softmax(scaled / np.sqrt(8)), [0.827, 0.173], atol=5e-4)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The second row does. The first comes from the code above, whose variable `scaled` was never
-# scaled. The weights look plausible, because they are positive and sum to 1. A comparison with a
-# loop or with PyTorch would have revealed the bug.
+# The second row comes from scaled dot-product attention. The first comes from the code above, whose
+# variable `scaled` was never scaled. The weights look plausible, because they are positive and sum
+# to 1. A comparison with a loop or with PyTorch would have revealed the bug.
 #
 # </details>
 
@@ -327,8 +327,8 @@ assert (torch.diag(sharp) - torch.outer(sharp, sharp)).abs().max() < 0.001
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# One bar has nearly all the weight, and the right side is blank, because all derivatives are
-# nearly 0. If this key is the wrong one, the scores get hardly any gradient to correct this.
+# One bar has nearly all the weight, and the right side is blank, because all derivatives are nearly
+# 0. If this key is the wrong one, the scores get hardly any gradient to correct the mistake.
 #
 # </details>
 #
@@ -348,7 +348,7 @@ assert (torch.diag(sharp) - torch.outer(sharp, sharp)).abs().max() < 0.001
 
 # %% tags=["demo"]
 class Backwards(nn.Module):
-    """One attention that learns to read eight letters backwards."""
+    """A single attention layer that learns to read eight letters backwards."""
 
     def __init__(self, d, divisor):
         super().__init__()
@@ -386,7 +386,7 @@ def read_backwards(d, divisor, learning_rate, seed, num_steps=60):
 # %% [markdown]
 # **Predict.** With which of the divisors $\sqrt{d}$, 1 and $d$ does a model of width 512 learn the
 # task in 60 steps? And one of width 32? (The learning rates are 0.001 and 0.01. Every curve is the
-# mean of three trainings.)
+# mean of three training runs.)
 
 # %% tags=["demo", "nbval-ignore-output"]
 final = {}
@@ -470,8 +470,8 @@ shapes = {"queries": (1, 4), "keys": (3, 4), "values": (3, 1), "weighted sum": (
 plotting.show(plotting.diagram_strip("attention", lit=lit, shapes=shapes))
 
 # %% [markdown]
-# **Predict.** In `scores + mask`, what must `mask` contain? Which keys can query 0 see if `mask` is
-# 1 for allowed keys and 0 for all others?
+# **Predict.** In `scores + mask`, what must `mask` contain? Which keys can query 0 see if a causal
+# `mask` is 1 for allowed keys and 0 for all others?
 
 # %% tags=["demo"]
 rng = np.random.default_rng(1)
@@ -604,9 +604,9 @@ assert 0.35 < largest_of_seven["sqrt(d)"] < 0.5
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The difference is 0.00, so your function computes what the translator's attention does. Without
-# a divisor, one letter of *sieben* gets most of the weight of *seven*, as in lesson 03. If you
-# divide by $d$, the weight spreads over the numeral.
+# The difference is 0.00, so your function computes the same map as the translator's attention.
+# Without a divisor, one letter of *sieben* gets most of the weight of *seven*, as in lesson 03. If
+# you divide by $d$, the weight spreads over the numeral.
 #
 # </details>
 
@@ -676,8 +676,8 @@ assert not torch.allclose(ours, theirs)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# They agree only if $n = m$. Under `is_causal`, query 0 is aligned with key 0, sees that key alone,
-# and returns its value.
+# The masks agree only if $n = m$. Under `is_causal`, query 0 is aligned with key 0, sees that key
+# alone, and returns its value.
 #
 # </details>
 
@@ -690,8 +690,8 @@ assert not torch.allclose(ours, theirs)
 # - Dropout acts on the weights, in train mode only.
 # - The module has no parameters.
 #
-# **Worked example.** With `dropout=0.5`, in eval mode, the worked example of
-# `scaled_dot_product_attention` again gives 7.31.
+# **Worked example.** With `dropout=0.5`, in eval mode, the inputs of the worked example of
+# `scaled_dot_product_attention` again give 7.31.
 
 # %%
 from course_lib.attention import DotProductAttention
@@ -702,8 +702,8 @@ check("DotProductAttention")
 # %% [markdown]
 # ### Your module in the translator
 #
-# The next cell makes the translator compute its cross-attention with your module. Your module
-# masks the padding, so 7777 may be in the same batch.
+# The next cell makes the translator compute its cross-attention with your module. Your module masks
+# the padding, so 7777, a much longer numeral, may be in the same batch.
 #
 # **Predict.** How many of the numbers from 1 to 99 are translated correctly in eval mode? And if
 # half of the weights are dropped, in train mode?
@@ -850,7 +850,7 @@ for g in (torch.tensor([0.0, 4.0, 8.0]), torch.tensor([10.0, 14.0, 18.0])):
 # %% [markdown]
 # ### A backward pass of your own
 #
-# If you know a better way to compute a derivative than autograd, write a `torch.autograd.Function`
+# If you know a better way than autograd to compute a derivative, write a `torch.autograd.Function`
 # with two static methods. Autograd does not record `forward`, which saves what `backward` needs in
 # `ctx`. `backward` gets the gradient of the output and returns a gradient for each argument, or
 # None. Call the function through `apply`, without keyword arguments.
@@ -965,18 +965,18 @@ check("05_scaled_dot_product")
 #
 # 1. **Why.** With features of variance 1 the scores have a standard deviation of $\sqrt{d}$: about
 #    2.8 before, about 23 now (with fresh `nn.Linear` layers $\sqrt{d}/3$: about 0.9 and 7.5. Either
-#    pair is fine, what counts is the factor of 8). The softmax is saturated, each query takes one
+#    pair is fine. What counts is the factor of 8). The softmax is saturated, each query takes one
 #    arbitrary key, and a query that has settled on a wrong key gets next to no gradient through the
 #    softmax. (Half a point for "scores get larger" without the consequence for learning.)
 # 2. **The proposals.** Dividing by $d$ gives the scores a standard deviation of
 #    $1/\sqrt{512} \approx 0.04$ at most. The weights are nearly uniform, and every query sees the
-#    mean of the values. It can learn from there (section 3's task does, after a slower start). A
-#    higher learning rate does not help a query whose gradient is 0, and makes the steps of all
-#    other weights far too large. A *lower* one would help, with more steps.
+#    mean of the values. The model can learn from there (it does in section 3, after a slower
+#    start). A higher learning rate does not help a query whose gradient is 0, and makes the steps
+#    of all other weights far too large. A *lower* one would help, with more steps.
 # 3. **Remedy and check.** Divide by $\sqrt{d}$. Before training, measure the variance of the scores
 #    (near 1), the largest weight or the entropy of the rows (neither uniform nor one-hot), or the
 #    gradient of the *scores*, as a median over the rows. One of these, with the expected outcome,
-#    is enough. The norm of the gradient of the queries is not a check: without the root it is
+#    is enough. The norm of the gradient of the queries is not a check: without the divisor it is
 #    larger, because a few queries near a tie dominate it.
 # ### END SOLUTION
 

@@ -51,8 +51,9 @@ shapes = {"attention weights": (1, 14), "values": (14, 22), "outputs": (1, 22)}
 plotting.show(plotting.diagram_strip("attention", lit="attention weights", shapes=shapes))
 
 # %% [markdown]
-# Say you want two letters of *dreiundvierzig*: the `d` with which the ones begin, at position 0,
-# and the `v` with which the tens begin, at position 7. Each needs a row of weights of its own:
+# Say you want two letters of *dreiundvierzig*: the `d` that begins the ones (*drei*), at position
+# 0, and the `v` that begins the tens (*vierzig*), at position 7. Each needs a row of weights of its
+# own:
 #
 # $$w^{\text{ones}} = (1, 0, 0, 0, 0, 0, 0, 0, 0, \dots), \qquad w^{\text{tens}} = (0, 0, 0, 0, 0, 0, 0, 1, 0, \dots).$$
 #
@@ -80,8 +81,8 @@ assert apart == 0 and len(found) == 2
 #
 # The outputs do not differ. Both are half a `d` and half a `v`. The sum does not record which
 # position contributed which letter, so no later layer can tell 43 from 34. Unequal weights such as
-# ⅔ and ⅓ would tell the two apart, but then no linear layer can name both letters, however long you
-# train it.
+# ⅔ and ⅓ would tell the two apart, but even then no linear layer can name both letters, however
+# long you train it.
 #
 # </details>
 #
@@ -367,7 +368,7 @@ assert not mha.attention_weights[0, :, :, 4:].any() and set(sizes) == {4 * 64 * 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The outputs differ by rounding at most, the pads get no weight, and the number of parameters is
+# The outputs differ at most by rounding, the pads get no weight, and the number of parameters is
 # always the same.
 #
 # </details>
@@ -417,8 +418,8 @@ def learn_two_letters(num_heads, seed, d=32):
 
 
 # %% [markdown]
-# **Predict.** One head and two heads have the same number of parameters and are trained three times
-# each. How many of the 48 pairs of letters do they name correctly?
+# **Predict.** A model with one head and a model with two have the same number of parameters. Each
+# is trained three times. How many of the 48 pairs of letters do they name correctly?
 
 # %% tags=["demo", "nbval-ignore-output"]
 right, maps = {1: [], 2: []}, {}
@@ -541,11 +542,11 @@ assert shares[3][1] < shares[0][1] < 90 and said[-1] == "thirty three"
 # Without head 0, *dreizehn* becomes *three*, while *drei* and *dreiundvierzig* stay correct. The
 # map was a good guide: head 0 looks ahead for *zehn*, and most numbers from 13 to 19 depend on this
 # head. Other numbers suffer as well, so this head has other jobs too. Without head 3,
-# *vierunddreißig* becomes *thirty three*, and more of the numbers up to 99 are wrong than without
-# any other head. Heads 1 and 2 hardly matter up to 99. But without head 1, fewer than half of 500
-# other numerals, most of them in the thousands, are correct. An ablation tells you only about the
-# inputs you tried. In large models, heads can also stand in for one another, and removing one often
-# costs little (Michel and others 2019).
+# *vierunddreißig* becomes *thirty three*, and removing it breaks more of the numbers up to 99 than
+# removing any other head does. Heads 1 and 2 hardly matter up to 99. But without head 1, fewer than
+# half of 500 other numerals, most of them in the thousands, are correct. An ablation tells you only
+# about the inputs you tried. In large models, heads can also stand in for one another, and removing
+# one often costs little (Michel and others 2019).
 #
 # </details>
 
@@ -619,7 +620,7 @@ assert apart["inverted"] < 1e-4 and apart["as it is"] > 0.1
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The outputs differ by rounding at most. If you forget to invert the mask, there is no error and no
+# The outputs differ at most by rounding. If you forget to invert the mask, there is no error and no
 # warning, only different numbers.
 #
 # </details>
@@ -663,8 +664,7 @@ assert change.abs().max() < 1e-4
 # %% [markdown]
 # ### A test for equivariance ★
 #
-# There are too many permutations to try them all. Ten positions have 3,628,800. Which make a good
-# test?
+# Ten positions have 3,628,800 permutations, too many to try them all. Which make a good test?
 #
 # **By hand.** Is $f$ = "each position minus the next one, in a circle" equivariant? Rotate
 # $(1, 2, 4)$ to $(4, 1, 2)$. The outputs $(-1, -2, 3)$ become $(3, -1, -2)$, rotated as well. Now
@@ -741,9 +741,10 @@ for name, fn in functions.items():
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It is causal, and it is *not* equivariant, because position 0 sees one key and position 3 sees
-# four. The mask already breaks the symmetry. Some language models have no other source of order
-# (Haviv and others 2022). Attention in which every query sees every key is blind to order.
+# Self-attention with this mask is causal, but *not* equivariant, because position 0 sees one key
+# and position 3 sees four. The mask already breaks the symmetry. Some language models have no other
+# source of order (Haviv and others 2022). Attention in which every query sees every key is blind to
+# order.
 #
 # </details>
 
@@ -787,7 +788,7 @@ check("positional_encoding")
 # %% [markdown]
 # ### The clock hands ★
 #
-# **Predict.** The figure shows the table as a map, and three of its columns as curves. Which
+# **Predict.** The figure shows the encodings as a map, and three of their columns as curves. Which
 # columns change fastest?
 
 # %% tags=["demo"]
@@ -835,7 +836,7 @@ assert products.argmax(dim=1).tolist() == list(range(50))
 # </details>
 #
 # How can a head look *back* with these encodings? A step of $s$ positions turns every hand by an
-# angle $b = s/10000^{2i/D}$, whatever its position. By the addition formulas,
+# angle $b = s/10000^{2i/D}$, whatever its angle $a$ is. By the addition formulas,
 #
 # $$\sin(a + b) = \sin a \cos b + \cos a \sin b, \qquad \cos(a + b) = \cos a \cos b - \sin a \sin b,$$
 #

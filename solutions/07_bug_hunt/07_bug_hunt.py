@@ -122,8 +122,8 @@ def accuracy(model, task):
 
 
 # %% [markdown]
-# **Predict.** Guessing among 8 symbols gives a loss of $\ln 8 = 2.08$. Where does the loss end? And
-# which key must query $i$ attend to?
+# **Predict.** Guessing among 8 symbols gives a loss of $\ln 8 = 2.08$. Where does the loss end up?
+# And which key must query $i$ attend to?
 
 # %% tags=["demo", "nbval-ignore-output"]
 torch.manual_seed(0)
@@ -189,7 +189,7 @@ assert min(on_reversal.values()) > 0.95
 # <details><summary>Answer</summary>
 #
 # All ten boxes learn reversal. It has no padding and no mask, and its queries, keys and values are
-# one tensor, so some faults have no effect. For the remaining faults, the layers around the
+# the same tensor, so some faults have no effect. For the remaining faults, the layers around the
 # attention learn to compensate.
 #
 # </details>
@@ -247,8 +247,8 @@ assert sorted(on_directory.values())[0] < 0.2 and sorted(on_directory.values())[
 # %% [markdown]
 # ### A loss that is too good
 #
-# One kind of loss does prove a bug. Throw a die with eight faces, and let the block predict the
-# *next* throw with a causal mask.
+# One kind of loss does prove a bug. Throw a die with eight faces, and let the block, with a causal
+# mask, predict the *next* throw.
 #
 # **Predict.** Below what loss do you know that the model is cheating?
 
@@ -273,8 +273,8 @@ assert sorted(on_throws.values())[2] < 1.5
 #
 # Below $\ln 8$, the model must be cheating. Nothing can predict a fair die, and each batch is new,
 # so the model cannot have memorized it. Four boxes end below $\ln 8$, three of them far below. In
-# these four, some position sees later throws, and the proof needs no correct module. Four other
-# boxes have passed all three trainings.
+# these four, some position sees later throws, and you can prove it without a correct module. Four
+# other boxes have passed all three training runs.
 #
 # </details>
 
@@ -424,10 +424,10 @@ check("diagnosed_boxes")
 # %% [markdown]
 # ### Open the boxes
 #
-# `diagnose("curlew")` lists possible faults. Add the number of the one that fits your evidence as a
-# second argument. A correct diagnosis opens the box and shows how it differs from `Sound`. A wrong
-# one prints the evidence that it would need. (All boxes inherit `split`, `merge`, `allowed` and
-# `softmax`, which are correct.)
+# `diagnose("curlew")` lists possible faults. Pass the number of the fault that fits your evidence
+# as a second argument. A correct diagnosis opens the box and shows how it differs from `Sound`. A
+# wrong one prints the evidence that would support it. (All boxes inherit `split`, `merge`,
+# `allowed` and `softmax`, which are correct.)
 
 # %% tags=["demo"]
 diagnose("curlew")
@@ -472,8 +472,8 @@ assert sum(all(row.values()) for row in table.values()) == 1 + 4
 # ### Exercise: `broken_invariants`
 #
 # Return a dict like that of `diagnosed_boxes`, for all names in `BUGS`. The entries are graded in
-# three groups, all or nothing. For `scale_free`, compare `attention_weights.log().std(-1)` for two
-# sizes, say 4 and 256, with one head and standard normal queries and keys.
+# three groups, each all or nothing. For `scale_free`, compare `attention_weights.log().std(-1)` for
+# two sizes, say 4 and 256, with one head and standard normal queries and keys.
 
 # %%
 from course_lib.attention import broken_invariants
@@ -578,9 +578,9 @@ steps = "scores", "mask", "softmax", "weighted sum"
 plotting.show(plotting.diagram_strip("attention", lit=steps, shapes=shapes))
 
 # %% [markdown]
-# Real modules may have several faults, so run the tests again after each repair. This
-# self-attention module for generating text has four faults. Its queries, keys and values come from
-# one matrix `W_qkv`.
+# Real modules may have several faults, so run the tests again after each repair. The self-attention
+# module below, for generating text, has four faults. Its queries, keys and values come from one
+# matrix `W_qkv`.
 
 # %% tags=["demo"]
 plotting.show_source(source(BrokenCausalSelfAttention))
@@ -616,7 +616,7 @@ check("CausalSelfAttention")
 # %% [markdown]
 # ### Faults that hide each other ★
 #
-# This cross-attention module, which does not project its values, also has four faults.
+# The next cross-attention module, which does not project its values, also has four faults.
 #
 # **Predict.** How many of your three tests fail?
 
@@ -672,9 +672,9 @@ check("Lookup")
 # *Who runs the tests when you change the module next month?*
 
 # %% [markdown]
-# [pytest](https://docs.pytest.org) runs the functions of a file whose names start with `test_`.
-# `run_tests` writes such a file into your library `my_attention`, together with imports of your
-# answers (or the course's, if you have not solved an exercise), and starts pytest.
+# [pytest](https://docs.pytest.org) runs those functions of a file that have names starting with
+# `test_`. `run_tests` writes such a file into your library `my_attention`, together with imports of
+# your answers (or the course's, if you have not solved an exercise), and starts pytest.
 #
 # **Predict.** Do your modules pass your tests? And which tests fail if you remove the first
 # `.eval()`?
@@ -721,7 +721,7 @@ run_tests(tests)
 # %% [markdown]
 # ### All together
 #
-# Here your three tests judge your `CausalSelfAttention`. Run the checks above first.
+# This check runs your three tests on your `CausalSelfAttention`. Run the checks above first.
 
 # %%
 check("07_bug_hunt")
@@ -762,10 +762,9 @@ check("07_bug_hunt")
 # An attention block learns to reverse a sequence, and so do ten broken ones. Some faults have an
 # effect only on data that training does not contain, and other layers compensate for the rest. A
 # loss that is too *good* proves a bug. For everything else, test what must hold whatever the
-# weights are, with sizes and lengths that differ and an empty item.
+# weights are, with different sizes and lengths, and with an empty item.
 #
 # ## References
 #
 # - M. T. Ribeiro and others, *Beyond Accuracy: Behavioral Testing of NLP Models with CheckList*,
 #   2020. <https://arxiv.org/abs/2005.04118>
-# - PyTorch, [`torch.testing.assert_close`](https://docs.pytorch.org/docs/stable/testing.html).

@@ -11,7 +11,7 @@
 # - write attention, forward and backward, whose memory grows with $n + m$ instead of $n m$;
 # - find out which kernel torch uses, and what limits the speed of a piece of code.
 #
-# **Time:** {time}. The points count only in a class that takes this lesson. **You need:** a stable
+# **Time:** {time}. The points count only if your class includes this lesson. **You need:** a stable
 # softmax and masks (lesson 02), additive scores (lesson 04), and the backward pass of attention
 # (lesson 05). Sections 1 and 2 alone take half an hour.
 
@@ -141,8 +141,8 @@ assert sums["never rescaled"][1] - sums["correct"][1] > 0.9
 # <details><summary>Answer</summary>
 #
 # The sum goes wrong in block 1, where the maximum rises from 2 to 3. All old terms have the same
-# wrong $c$, so *one* factor corrects them: $1.3679 \cdot e^{1 - 2} = 0.5032$, and the new score
-# adds 1.
+# wrong $c$, so *one* factor corrects them. By hand, $1.3679 \cdot e^{1 - 2} = 0.5032$, and the new
+# score adds 1.
 #
 # </details>
 #
@@ -231,8 +231,8 @@ plotting.show(plotting.diagram_strip("attention", lit=steps, shapes=shapes))
 # The output is $5.7739 / 1.5032 \approx 3.8410$. As a by-product you have $L = c + \ln t = 2.4076$, the
 # *log-sum-exp* of the row.
 #
-# **Predict.** The slider shows the longer row with the values 1 to 8. At which step are the old
-# sums multiplied by less than 1?
+# **Predict.** The slider steps through the longer row of section 2, with the values 1 to 8. At
+# which step are the old sums multiplied by less than 1?
 
 
 # %% tags=["demo"]
@@ -577,10 +577,10 @@ plotting.show(
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Up to a cliff, which is at a different $x$ for each dtype, the error is only rounding. In float32,
-# $e^{120}$ is inf, $e^{-120}$ is 0, and their product is nan. So the factored form needs a *guard*
-# that tests whether all $|q|$ and $|k|$ are small enough. Whether fewer function calls take less time
-# depends on the machine.
+# Each curve has a cliff, at a different $x$ for each dtype. Before it, the error is only rounding.
+# In float32, $e^{120}$ is inf, $e^{-120}$ is 0, and their product is nan. So the factored form
+# needs a *guard* that tests whether all $|q|$ and $|k|$ are small enough. Whether fewer function
+# calls take less time depends on the machine.
 #
 # </details>
 
@@ -637,8 +637,8 @@ def measure_steps():
     S, W, outputs = torch.randn(1, 1, n, n), torch.rand(1, 1, n, n), torch.empty(1, 1, n, d)
     square, a, b = torch.randn(1024, 1024), torch.randn(2**24), torch.randn(2**24)
     steps = {
-        "product": lambda: square @ square,  # the roof
-        "copy": lambda: b.copy_(a),  # the slope
+        "product": lambda: square @ square,  # measures P, the roof
+        "copy": lambda: b.copy_(a),  # measures beta, the slope
         "scores": lambda: torch.matmul(q, k.mT, out=S),
         "softmax": lambda: torch.softmax(S, -1, out=W),
         "weighted sum": lambda: torch.matmul(W, v, out=outputs),
@@ -677,9 +677,9 @@ for whose, table in tables.items():
 # <details><summary>Answer (for the recorded times)</summary>
 #
 # Only the softmax is limited by memory. It reaches less than half of its bound, probably because an
-# exponential counts as one operation but costs many. Both products and the fused kernel lie
-# above the ridge point and reach about three quarters of their bound. The three steps take 94 ms,
-# and the plain call takes 186. About half of the difference is fresh memory (*softmax, new
+# exponential counts as one operation but costs many. Both products and the fused kernel lie above
+# the ridge point and reach about three quarters of their bound. The three steps take 94 ms, and the
+# plain call takes 186. About half of the difference is the cost of fresh memory (*softmax, new
 # memory*), which the fused kernel saves.
 #
 # </details>
@@ -714,16 +714,16 @@ check("08_memory_and_speed")
 # Three points, one for each colleague; half points are possible.
 #
 # 1. **Wrong reason.** The fused kernel does the same two products forward, and one more backward.
-#    It saves memory, because no matrix of scores is moved or fetched anew from the system. In the
-#    recorded run, the steps of the plain way take 94 ms and the call 186. An argument from
-#    operations per byte (1024 against 32 and 0.6) counts, too, unless it claims that bytes limited
-#    the two products on this machine. Half a point without a number.
-# 2. **Does not follow.** Autograd keeps the weights of every block. Section 3 measured that more is
-#    kept than in the plain way. The conclusion would hold with a backward pass that recomputes.
-#    Half a point for "training needs more memory" without saying what is kept.
-# 3. **Wrong twice.** Whether fewer functions take less time is for a measurement to say. And a test
-#    set does not show what happens outside $|q|, |k| \le 43$ in float32, or 4.8 in float16, where
-#    the product is nan. Half a point for one of the two.
+#    It saves memory, because no matrix of scores is moved or newly allocated. In the recorded run,
+#    the steps of plain attention take 94 ms and the call takes 186. An argument from operations per
+#    byte (1024 against 32 and 0.6) counts, too, unless it claims that bytes limited the two
+#    products on this machine. Half a point without a number.
+# 2. **Does not follow.** Autograd keeps the weights of every block. Section 3 measured that blocks
+#    keep more than plain attention does. The conclusion would hold with a backward pass that
+#    recomputes. Half a point for "training needs more memory" without saying what is kept.
+# 3. **Wrong twice.** Only a measurement can show whether fewer function calls take less time. And a
+#    test set does not show what happens outside $|q|, |k| \le 43$ in float32, or 4.8 in float16,
+#    where the product is nan. Half a point for one of the two.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -740,8 +740,8 @@ check("08_memory_and_speed")
 # - M. Milakov and N. Gimelshein, *Online normalizer calculation for softmax*, 2018.
 #   <https://arxiv.org/abs/1805.02867>
 # - T. Dao and others, *FlashAttention: Fast and Memory-Efficient Exact Attention with
-#   IO-Awareness*,
-#   2022. <https://arxiv.org/abs/2205.14135>
+#   IO-Awareness*, 2022.
+#   <https://arxiv.org/abs/2205.14135>
 # - T. Dao, *FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning*,
 #   2023. <https://arxiv.org/abs/2307.08691>
 # - PyTorch, [`scaled_dot_product_attention`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html)

@@ -8,7 +8,7 @@
 #
 # - turn sentences of different lengths into batches, and train a decoder on all words at once;
 # - write the blocks of a Transformer, and say what each part adds;
-# - generate text from a trained model, one word after the other;
+# - generate text from a trained model, one word at a time;
 # - read a translator's map, and test whether it explains a word;
 # - compare your translator with the one in lesson 00.
 #
@@ -341,10 +341,10 @@ def learn(model, numerals, num_steps=400, max_lr=0.01, label="learning numerals"
 # A part that adds zeros to the residual stream has no effect. The next cell first trains a model in
 # which *no* part does anything, and then adds the parts one at a time: self-attention in the
 # decoder, cross-attention, attention in the encoder, and the feed-forward networks of both blocks.
-# Each training takes a few seconds.
+# Each training run takes a few seconds.
 #
-# **Predict.** What can a model without any part still learn? Which part lowers the loss most, and
-# which hardly helps?
+# **Predict.** What can a model without any of these parts still learn? Which part lowers the loss
+# most, and which hardly helps?
 
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -582,13 +582,13 @@ plotting.show(plotting.attention(maps, words, "dreiundvierzig", heads=heads))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The answer differs from word to word, and from one training to the next. A word may give most of
-# its weight to one letter and still be nearly as likely without that letter.
+# The answer differs from word to word, and from one training run to the next. A word may give most
+# of its weight to one letter and still be nearly as likely without that letter.
 #
 # </details>
 #
-# One numeral is little evidence. The next cell masks the letter with each word's largest weight, in
-# all 72 numerals from 21 to 99 in which German says the ones first.
+# One numeral is little evidence. For each word, the next cell masks the letter with the largest
+# weight, in all 72 numerals from 21 to 99 in which German says the ones first.
 #
 # **Predict.** What share of the words lose more than 1 nat? What share lose less than 0.1?
 
@@ -598,7 +598,7 @@ two_words = [number for number in range(21, 100) if number % 10 != 0]
 
 
 def mask_the_most_attended(model):
-    """Return what each word loses, and three counts: arcs that cross, tens and ones that match."""
+    """Return each word's loss and how often arcs cross, and tens and ones look at their part."""
     lost, num_crossing, tens_in_tens, ones_in_ones = [], 0, 0, 0
     for number in two_words:
         text = numerals.say(number)
@@ -734,7 +734,7 @@ def deep_translator(version):
 
 # %% [markdown]
 # **Predict.** Which does more harm, dropping the residual connections or dropping the norms? Does
-# it depend on the learning rate? (The six trainings take about half a minute.)
+# it depend on the learning rate? (The six training runs take about half a minute.)
 
 # %% tags=["demo", "nbval-ignore-output"]
 shares = {}
@@ -818,8 +818,8 @@ assert look(traducteur, french, "quatre-vingt-onze")[1][0, 0] > 0.9
 # %% [markdown]
 # ### Before attention ★
 #
-# The first neural translators, in 2014, had no attention. A recurrent network read one symbol after
-# the other into a state of fixed size, and the decoder started from the last state.
+# The first neural translators, in 2014, had no attention. A recurrent network read one symbol at a
+# time into a state of fixed size, and the decoder started from the last state.
 #
 # | | recurrent | attention |
 # |---|---|---|
@@ -850,7 +850,7 @@ assert shares["GRU, 400 steps"] < 0.7 < 0.9 < min(share, shares["GRU, 1600 steps
 #
 # After the same number of steps, the GRU is far behind. (We did not tune its learning rate.) With
 # four times as many steps it catches up, because 32 numbers can hold a numeral of thirty letters.
-# They cannot hold a page of text. On a GPU with long sequences, the first row of the table decides
+# They cannot hold a page of text. For long sequences on a GPU, the first row of the table decides
 # how long a step takes.
 #
 # </details>
@@ -891,7 +891,7 @@ assert counts["yours"] > 450 and counts["original"] > 490
 #
 # </details>
 #
-# This is the figure of lesson 00 again, and this time *your* model runs in it. Choose "yours" or
+# Below is the figure of lesson 00 again, and this time *your* model runs in it. Choose "yours" or
 # the original, type a numeral, and compare the maps. (The page receives your weights and computes
 # the translation itself. Without a running kernel, it contains only the original.)
 

@@ -169,10 +169,10 @@ plotting.show(plotting.diagram_strip("block", lit=lit, shapes=shapes))
 # Section 3 loads trained weights into your class, so use exactly these names. A block can be an
 # `nn.ModuleDict` or a class of your own in the same cell.
 #
-# **Worked example.** One token with the vector $(1, 3)$ at the position $(1, 1)$ gives $x = (2, 4)$.
-# With weights of 1 and biases of 0, $\text{norm}_1$ gives $(-1, 1)$. An attention that returns what
-# it reads makes $x = (1, 5)$. A last norm with weights of 2 gives $(-2, 2)$, and these are the
-# logits if `to_logits` is the identity.
+# **Worked example.** One token with the vector $(1, 3)$ and the position vector $(1, 1)$ gives
+# $x = (2, 4)$. With weights of 1 and biases of 0, $\text{norm}_1$ gives $(-1, 1)$. An attention
+# that returns what it reads makes $x = (1, 5)$. A last norm with weights of 2 gives $(-2, 2)$, and
+# these are the logits if `to_logits` is the identity.
 
 # %%
 from course_lib.attention import LanguageModel
@@ -195,10 +195,10 @@ check("LanguageModel")
 # - **Returns** integers `(B, n + num_tokens)`: each prompt followed by its new tokens.
 #
 # At each step, the model reads the last `context_length` tokens of every text, and the logits at
-# the last position decide. At temperature 0, the most likely token comes next, whatever `top_k` is.
-# Otherwise, the next token of each text is drawn with `generator` from softmax(logits /
-# temperature). If `top_k` is given, only the `top_k` most likely tokens can be drawn. Where tokens
-# tie for the last place, you may keep all of them or only some.
+# the last position determine the next token. At temperature 0, the most likely token comes next,
+# whatever `top_k` is. Otherwise, the next token of each text is drawn with `generator` from
+# softmax(logits / temperature). If `top_k` is given, only the `top_k` most likely tokens can be
+# drawn. Where tokens tie for the last place, you may keep all of them or only some.
 #
 # Run the model in eval mode and without gradients, and restore its mode afterwards.
 #
@@ -351,9 +351,9 @@ assert told.count(hero) >= 5
 # written. You can measure how well it does that on 64 stories that it never saw. All but a few of
 # their names are new as well.
 #
-# **Predict.** Compare the mean loss on the letters of a name at its first mention with the loss at
-# later mentions, and with the loss on all other characters. (The first letter of a mention does not
-# count here, because nothing in the text says which of the two animals comes next.)
+# **Predict.** How does the mean loss on the letters of a name at its first mention compare with the
+# loss at later mentions, and with the loss on all other characters? (The first letter of a mention
+# does not count here, because nothing in the text says which of the two animals comes next.)
 
 # %% tags=["demo", "nbval-ignore-output"]
 new_stories = stories(64, seed=1)
@@ -612,11 +612,11 @@ assert math.isclose(off["layer 1"]["other text"], 1.4, rel_tol=0.1)
 #
 # The model needs the group in layer 2. Without it the loss on repeated names rises from 0.003 to
 # 2.3, more than a new name costs, while the loss on the rest of the text rises only from 0.13 to
-# 0.26. With one of the three off, the loss is at most 0.46, as the others do the same job.
-# Without the group in layer 1, the effect is reversed. The loss on names rises only to 0.13, but
-# the loss on the rest of the text rises to 1.4. A high score does not prove that a head is needed,
-# and an ablation without effect does not prove that a head does nothing. You have to switch off the
-# whole group, and compare the result with that of a control group of the same size.
+# 0.26. With only one of the three off, the loss is at most 0.46, because the others do the same
+# job. Without the group in layer 1, the effect is reversed. The loss on names rises only to 0.13,
+# but the loss on the rest of the text rises to 1.4. A high score does not prove that a head is
+# needed, and an ablation without effect does not prove that a head does nothing. You have to switch
+# off the whole group, and compare the result with that of a control group of the same size.
 #
 # </details>
 #
@@ -690,9 +690,9 @@ for part, loss in {"queries": 1.5, "keys": 2.0, "values": 0.16}.items():
 #
 # The keys need the message, as you worked out in section 4. Without it, the loss on names rises to
 # 2.0. The queries need it as well, and the loss rises to 1.5. Queries seem to contain more than the
-# current letter, probably because a single letter occurs too often in a story. The values hardly
-# need the message (0.16), because they carry the letter to copy and not the one before it. The loss
-# on the rest of the text is about 0.2 each time.
+# current letter, probably because a single letter occurs too often in a story to identify a
+# position. The values hardly need the message (0.16), because they carry the letter to copy and not
+# the one before it. The loss on the rest of the text is about 0.2 each time.
 #
 # </details>
 #
@@ -718,8 +718,8 @@ plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
 #
 # ### Exercise: `rotary_embedding`
 #
-# Rotate queries and keys by angles proportional to their positions $p$ and $p'$. These affect
-# scores only via $p - p'$.
+# Rotate queries and keys by angles proportional to their positions $p$ and $p'$. The positions then
+# affect scores only through $p - p'$.
 #
 # - **Takes** `x` `(..., n, d)`, queries or keys, and `offset`, the position of the first row.
 # - **Returns** a new tensor of the same shape and dtype. Features $2i$ and $2i + 1$ are the
@@ -741,9 +741,9 @@ from course_lib.attention import rotary_embedding
 check("rotary_embedding")
 
 # %% [markdown]
-# **Predict.** The same query stands at each of 8 positions, and so does the same key. For the left
-# matrix of scores, the positions of lesson 06 are added to both. For the right one, both are
-# rotated. What pattern do you expect in each?
+# **Predict.** The same query and the same key are used at each of 8 positions. For the left matrix
+# of scores, the positions of lesson 06 are added to both. For the right one, both are rotated. What
+# pattern do you expect in each?
 
 # %% tags=["demo"]
 torch.manual_seed(3)
@@ -1013,17 +1013,17 @@ assert with_caches < 0.8 * without
 #    gradient (learning rate 0, optimizer without the parameters, output cut off)? Do inputs and
 #    targets belong together, as after shuffling one of them?
 # 2. **It sees the answer.** No model can know ordinary text this well; since held-out text is as
-#    easy, it has not memorized the training text either. No causal mask, or the loss compares
-#    position $i$ with token $i$. Settle it: change a later token and see whether earlier logits
-#    change; look at the shift.
-# 3. **It knows the training text by heart.** What it learned for others is only the step from 4.16
-#    to 3.0. Settle it: the held-out loss over the steps, which falls and then rises again; or a
-#    training passage as a prompt, continued word for word. Remedies: more text, smaller, stop
+#    easy, it has not memorized the training text either. There is no causal mask, or the loss
+#    compares position $i$ with token $i$. Settle it: change a later token and see whether earlier
+#    logits change; look at the shift.
+# 3. **It knows the training text by heart.** On other text it only improved from 4.16 to 3.0.
+#    Settle it: the held-out loss over the steps, which falls and then rises again; or a training
+#    passage as a prompt, continued word for word. Remedies: more text, a smaller model, or stopping
 #    earlier.
 # 4. **It is done.** The first half is random and costs any model $\ln 64 = 4.16$ per token. The
 #    second half can be looked up for nearly 0 (by matching several tokens, because single tokens
-#    recur), so the mean is 2.08. Settle it: the loss of each half, or of each position. Full point
-#    also with the induction score as the look that settles it.
+#    recur), so the mean is 2.08. Settle it: the loss of each half, or of each position. The
+#    induction score also earns the full point as the look that settles it.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -1044,7 +1044,7 @@ assert with_caches < 0.8 * without
 #    change?
 # 2. **One layer.** Train one layer, and then two, on `repeated_tokens(26, generator)`. One layer
 #    cannot look anything up, but it can exclude the letters already used. For 12 letters, all
-#    different, that costs $\ln(12!) / 12 = 1.67$. Where does each loss level off?
+#    different, the loss is then $\ln(12!) / 12 = 1.67$. Where does each loss level off?
 # 3. **When?** Compute both scores every 10 steps of that training. Which of the two kinds of head
 #    appears first?
 # 4. **A rolling cache.** Let the cache forget all positions but the last 96. Does the text stay

@@ -121,7 +121,7 @@ def judged(probe: Probe, expected, recorded) -> Problem | None:
 
 _WHY_ACCEPTED = "Which of your calls would show it, and what does your comparison return there?"
 _WHY_REJECTED = (
-    "What else differs between the two calls that you compare?",
+    "What differs between the two calls, and which entries of their results do you compare?",
     "How far apart may two numbers be if they are equal except for rounding?",
 )
 
@@ -269,7 +269,7 @@ def function_edges(rng, of, broken, last_row) -> list[Probe]:
 
 
 DESCRIBED = {
-    "rounding": "one whose results are near 0 and differ by rounding, by less than 1e-6",
+    "rounding": "a module whose results are near 0 and differ by rounding, by less than 1e-6",
     "sound": "a sound module",
     "avocet": "a module whose softmax runs over the queries",
     "bittern": "a module that merges its heads without a transpose",

@@ -157,6 +157,10 @@ _CALLS = {
     "after_another_call": "this one, after two others",
     "after_a_call_with_lengths": "this one, after one with lengths",
     "one_at_a_time": "this one, with a generator instead of the list",
+    "twice": "this one, twice with the same objects",
+    "after_another_device": "this one, after one with all tensors on another device",
+    "with_a_device": "this one, after one with device=",
+    "made_with_device_and_dtype": "this one, also built with device= and dtype=",
 }
 
 
@@ -164,6 +168,8 @@ def example_of(exercise: Exercise, violation: Violation) -> Example:
     """Return the input of a violation with the result of the student's code."""
     probe, seen = violation.probe, violation.seen
     inputs = tuple((name, text_of_input(value)) for name, value in probe.inputs().items())
+    if probe.part == "edges" and any(array.requires_grad for array in probe.arrays().values()):
+        inputs = (*inputs, ("requires_grad", "True"))
     if probe.dtype:
         inputs = (*inputs, ("dtype", probe.dtype))
     if probe.scenario in _CALLS:
@@ -258,5 +264,5 @@ def with_numbers(exercise: Exercise, violation: Violation) -> str:
     if wrong and right:
         *first, last = right
         both = f"{', '.join(first)} and {last} are" if first else f"{last} is"
-        wrong += f" ({both} correct.)"
+        wrong += f" (On this input, {both} correct.)"
     return f"{message} {wrong}".strip()

@@ -22,6 +22,9 @@ _OF_THE_VALUES = ("wrong_values", "precision_lost")
 _OF_THE_EDGES = (*_OF_THE_VALUES, "not_a_number", "wrong_shape", "raised")
 _ABOUT_ONE_INPUT = (
     "raised",
+    "no_error",
+    "other_error",
+    "wrong_shape",
     "not_a_number",
     "precision_lost",
     "items_differ",
@@ -159,11 +162,11 @@ def findings_of(
         failure = failures.say(violation, left)
         elsewhere = failures.is_elsewhere(failure)
         message = problem.message if elsewhere else with_numbers(exercise, failure)
-        if elsewhere and problem.id in _ABOUT_ONE_INPUT:
-            message = _of_another_input(message)
+        if elsewhere and (not message or problem.id in _ABOUT_ONE_INPUT):
+            message = _of_another_input(message or _NOTHING_KNOWN)
         if problem.id in (_OF_THE_EDGES if violation.part == "edges" else _OF_THE_VALUES):
             message = f"{failures.case_of(failure)} {message}".strip()
-        message = message or (_of_another_input(_NOTHING_KNOWN) if elsewhere else _NOTHING_KNOWN)
+        message = message or _NOTHING_KNOWN
         if cause and name_of(problem) == cause:
             failing = by_probe(violations).values()
             share = sum(any(name_of(v.problem) == cause for v in about) for about in failing)

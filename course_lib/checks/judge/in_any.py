@@ -69,7 +69,8 @@ def in_any(exercise: Exercise) -> tuple[Mistake, ...]:
             lambda result: result.reshape(*result.shape[:-2], -1),
         )(
             "Your numbers are right, but two neighboring axes are joined into one.",
-            "Which step joins two axes (`flatten`, `reshape`), and where are they separated again?",
+            "Which step joins two axes (`flatten`, `reshape`, `cat`), and where are they separated "
+            "again?",
         ),
         of(
             "anything",

@@ -87,7 +87,9 @@ def _of_a_call_that_returned(
 ) -> Iterator[Found]:
     extra = sorted(set(seen.parameters or ()) - set(probe.state))
     if probe.construct is not None and extra:
-        message = f"The module has parameters beyond the ones asked for: {', '.join(extra)}."
+        given = text_of_options(probe.construct)
+        message = f"Built with {given}, the module has parameters beyond the ones asked for: "
+        message += f"{', '.join(extra)}."
         hint = "Which of them, and of their biases, does the statement ask for?"
         yield "parameters", Cause("extra_parameters", message, hint)
     yield from _of_the_outputs(exercise, probe, expected, seen)
@@ -216,7 +218,8 @@ def tolerance_of_gradient(probe: Probe, got: Recorded) -> float:
 
 
 _LEAVES_THE_GRAPH = (
-    "Which step leaves the graph (`float()`, `.item()`, `.detach()`, NumPy, a new `Parameter`)?"
+    "What keeps a step out of the graph (`no_grad`, `.item()`, `.detach()`, NumPy, a new "
+    "`Parameter`)?"
 )
 
 

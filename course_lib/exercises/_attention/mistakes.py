@@ -236,7 +236,9 @@ SHARED = (
         "What must q . k be divided by so that its size does not grow with the number of features?",
     ),
     Row("empty_row_nan", filled(-math.inf)).says(
-        "A row in which no key is allowed becomes NaN, because its softmax divides 0 by 0.", _EMPTY
+        "Where your code leaves a row without a key, the row becomes NaN, because a softmax of no "
+        "keys is not defined.",
+        _EMPTY,
     ),
     Row(
         "empty_row_uniform",
@@ -247,8 +249,8 @@ SHARED = (
         _EMPTY,
     ),
     Row("finite_fill", filled(-1e9) | {"clear": zeroed}).says(
-        "You fill dropped scores with a finite number, such as -1e9. It does not drop a key if the "
-        "other scores are as small.",
+        "You fill dropped scores with a finite number, such as -1e9. If the other scores are as "
+        "small, a dropped key still takes a share of the softmax.",
         "Which value is smaller than every score, in every dtype?",
     ),
     Row("lengths_ignored", {"real": unread}).says(

@@ -115,12 +115,12 @@ def weight_in_an_empty_row(probe, weights, allowed) -> str | None:
 _OF_WEIGHTS = {
     "dropped_key_has_weight": (
         weight_on_a_dropped_key,
-        "Does your masking reach this key, and is its score -inf before the softmax?",
+        "Does your masking reach this key, and over which axis does the softmax run?",
     ),
     "rows_do_not_sum_to_one": (
         rows_that_do_not_sum_to_one,
-        "Over which axis and which keys do you take the maximum and the sum, and what changes the "
-        "weights afterwards?",
+        "Which keys does your code leave to this query, over which axis do you take the sum, and "
+        "what changes the weights afterwards?",
     ),
     "empty_row_has_weight": (
         weight_in_an_empty_row,

@@ -185,7 +185,8 @@ _OWN = (
         _in_order(1, 0, 2),
         twins=tuple(_in_order(*order) for order in ((0, 2, 1), (1, 2, 0), (2, 0, 1), (2, 1, 0))),
     ).says(
-        "You take queries, keys and values from the wrong thirds of what `W_qkv` returns.",
+        "The three thirds of what `W_qkv` returns are queries, keys and values; yours come in "
+        "another order.",
         "In which order does the statement name the three blocks of `W_qkv`?",
     ),
     Row("heads_cut_first", {"project": _heads_first}, twins=({"project": _features_first},)).says(

@@ -56,7 +56,7 @@ def _named(probe, expected, recorded) -> Problem | None:
         box, got = recorded.text.removeprefix("no id: ").split(" ", 1)
         return Cause(
             f"{box}_no_id",
-            f"For `{box}` your dict holds a {got}; it must hold one id, a str.",
+            f"For `{box}` your dict must hold one id, a str. It holds this type: {got}.",
             "Which single id of `INVARIANTS` do you mean?",
             "no_id",
         )

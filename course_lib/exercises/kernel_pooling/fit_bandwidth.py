@@ -92,15 +92,16 @@ def _near_best(probe, expected, recorded) -> Problem | None:
             "training_error_minimised",
             f"Your bandwidth {found:.4g} is far too small. Its error is smaller than that of the "
             "best bandwidth if each point also predicts itself, but not if it is left out.",
-            "Print the error of each step: does it leave the point itself out, and does it settle?",
+            "Print the bandwidth and the error of each step: does the error leave the point itself "
+            "out, and do both settle?",
         )
     direction = "small" if found < best else "large"
     return Problem(
         "not_the_best",
         f"Your bandwidth {found:.4g} is too {direction}: its leave-one-out error is "
         f"{theirs / ours:.2f} times the smallest one.",
-        "Print the error of each step: is it the mean squared leave-one-out error, and does it "
-        "settle at its minimum?",
+        "Print each bandwidth that you try and its error: is this the mean squared leave-one-out "
+        "error, and do the bandwidths come close to its minimum?",
     )
 
 

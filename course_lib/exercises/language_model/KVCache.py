@@ -67,7 +67,7 @@ def _edges(rng) -> list[Probe]:
     large = _sizes(rng, 1, 2, 3, 2, (2, 2))
     large["queries"] = tensor(800 * large["queries"].data)
     return [
-        probe("large_scores", large).says("Large scores do not overflow."),
+        probe("large_scores", large).says("Large scores must not overflow."),
         probe("many_positions", _sizes(rng, 1, 1, 2, 1, (1, 2047, 1, 60))).says(
             "There is no limit to the number of positions."
         ),

@@ -129,9 +129,9 @@ def _as_it_was(probe, expected, recorded) -> Problem | None:
     where = "Inside" if probe.inputs()["moment"].startswith("inside") else "After"
     return Problem(
         "left_over",
-        f"{where} the `with`, parts of the model differ from what is expected: {changes.text}.",
-        "Which line makes this change? Can it work on a copy, or do you undo only that change, "
-        "even after an error?",
+        f"{where} the `with`, this is not as it must be: {changes.text}.",
+        "Which line causes this? Can it work on a copy, or do you undo only that change, and what "
+        "happens to an error?",
     )
 
 

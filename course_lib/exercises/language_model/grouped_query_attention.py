@@ -102,7 +102,7 @@ def _edges(rng) -> list[Probe]:
         _edge("garbage", garbage, [3, 2], [[True, True, False, True, True]] * 3).says(
             "Masked keys and values have no effect if they are finite."
         ),
-        _edge("large_scores", large).says("Large scores do not overflow."),
+        _edge("large_scores", large).says("Large scores must not overflow."),
         _edge("float32", drawn(2, 4, 2, 3, 5, 6, 7), [4, 2], **FLOAT32).says(
             "Float32 inputs give float32 outputs."
         ),

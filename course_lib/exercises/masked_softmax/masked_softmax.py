@@ -83,7 +83,7 @@ def _probes(rng) -> list[Probe]:
             "Scores may themselves be very negative: a key filled with -1e9 or -1e12 must not win."
         ),
         edge("large_scores", **_problem([[[1000.0, 1002.0, 1001.0, 1400.0]]], [3])).says(
-            "Large scores do not overflow."
+            "Large scores must not overflow."
         ),
         edge("huge_forbidden_scores", **_problem(huge, None, allowed)).says(
             "A forbidden score may be any number, 1e4 or 1e30: the allowed keys share the weight "

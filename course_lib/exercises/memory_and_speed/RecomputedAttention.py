@@ -70,7 +70,7 @@ def _edges(rng) -> list[Probe]:
         edge("memory_masked", "With a mask of a single row, which stands for all queries, memory "
                               "stays just as small.", _narrow(rng, 16, 48), 2, some(rng, 1, 48),
              at_most=_LIMITS | {"peak": 6000}),
-        edge("large_scores", "Large scores do not overflow.", large, 3),
+        edge("large_scores", "Large scores must not overflow.", large, 3),
         edge("applied_twice", "Each call remembers its own tensors, even if two calls come before "
                               "`backward`.", draw(3, 5, 2, 2), 2,
              scenario="apply_function_twice"),

@@ -66,7 +66,7 @@ def _edges(rng) -> list[Probe]:
              problem(rng, 3, 7, 2, 3), 3, np.array([[True], [False], [True]])),
         edge("far_below_zero", "Scores of -1e6 are scores like any others.", far_from_zero, 3),
         *largest_padding(mask=[[True, True, False]], block_size=2),
-        edge("large_scores", "Large scores do not overflow.", large, 2),
+        edge("large_scores", "Large scores must not overflow.", large, 2),
         edge("float32", "Float32 inputs give float32 results.", problem(rng, 3, 7, 4, 2), 3,
              dtype="float32", tolerance=1e-4),
     ]  # fmt: skip

@@ -57,7 +57,7 @@ def _edges(rng) -> list[Probe]:
         edge("float32", blocks=draw(2, 3, 5), **FLOAT32).says(
             "Float32 scores give float32 results."
         ),
-        probe("large_scores", large, 2, 3).says("Large scores do not overflow."),
+        probe("large_scores", large, 2, 3).says("Large scores must not overflow."),
         probe("first_block_far_below", below, 2, 2, 2).says(
             "A first block may lie 1000 below a later one, which must not overflow."
         ),

@@ -133,7 +133,7 @@ EXERCISE = Exercise(
         ),
         mistake("output_forgotten", _loader(out=False), twins=(_loader(out_bias=False),)).says(
             "You load the three input projections but not the output projection, or not its bias.",
-            "Where does torch keep W_o?",
+            "Which parameters of `reference` does your code never set?",
         ),
         mistake(
             "old_biases_left", _loader(zeros=False), twins=(_loader(zeros="in_proj_bias"),)

@@ -174,7 +174,7 @@ def _alike(probe, expected, recorded) -> Problem | None:
         "items_differ",
         f"{probe.says} Two items {alike}, yet your outputs for them differ by up to "
         f"{np.abs(one - other).max():.3g}.",
-        "What else of an item enters these outputs?",
+        "Do other items, other calls or random numbers enter these outputs?",
     )
 
 

@@ -6,12 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from course_lib.cli.options import AsJson, Quiet, Verbs, progress, working
-from course_lib.workspace.folder import (
-    chosen_lessons,
-    course_root,
-    lesson_names,
-    with_sources,
-)
+from course_lib.workspace.folder import chosen_lessons, course_root, lesson_names, with_sources
 
 verbs = Verbs()
 _LESSON = "For grading, scale and checks: a lesson to measure; may be repeated."

@@ -11,13 +11,7 @@ from typing import cast
 
 from nbformat import NotebookNode
 
-from course_lib.grading.cell_kinds import (
-    check_cells,
-    grade_id,
-    is_check,
-    is_plain_test,
-    is_used,
-)
+from course_lib.grading.cell_kinds import check_cells, grade_id, is_check, is_plain_test, is_used
 from course_lib.grading.graded import GradedExercise, GradedSubmission
 
 REPORT = "application/vnd.course.report+json"

@@ -57,10 +57,6 @@ def assemble(course: LessonTree, slug: str) -> "tuple[NotebookNode, dict[str, in
     lines, ids = {}, CellIds()
     for part in parts:
         for cell in _notebook_cells(part, course, slug, solutions, ids):
-            if cell.id in lines:
-                what = f"two cells would have the id `{cell.id}`"
-                path = course.relative(course.text(slug))
-                raise BuildError(path, part.cell.line, what, "Give the question another id.")
             notebook.cells.append(cell)
             lines[cell.id] = part.cell.line
     return notebook, lines

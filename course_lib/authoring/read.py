@@ -15,7 +15,6 @@ from course_lib.workspace.errors import BuildError
 ATTENTION = "course_lib.attention"
 HEADING = re.compile(r"^###+ Exercise: `([^`]*)`[ \t]*$", re.MULTILINE)
 TOGETHER = re.compile(r"^###+ All together[^\n]*$", re.MULTILINE)
-_NBGRADER = re.compile(r"(BEGIN|END) (SOLUTION|HIDDEN TESTS|MARK SCHEME)|AUTOTEST")
 _MARKER = "# %%"
 _OPTIONS = {"markdown": {"written", "tags"}, "code": {"tags"}}
 _GRADED = {
@@ -51,11 +50,7 @@ def read_cells(text: str, path: str) -> list[Cell]:
     """
     import jupytext
 
-    try:
-        notebook = jupytext.reads(text, fmt="py:percent")
-    except Exception as error:  # jupytext passes on any error of its YAML reader
-        what = f"not a percent-format lesson: {str(error).splitlines()[0].rstrip('.')}"
-        raise BuildError(path, 1, what, "Fix the header at the top of the file.") from error
+    notebook = jupytext.reads(text, fmt="py:percent")
     cells = _with_lines(notebook.cells, text.splitlines(), path)
     if not cells:
         remedy = "Start each cell with a line '# %%' or '# %% [markdown]'."
@@ -118,13 +113,6 @@ def assign_roles(cells: list[Cell], course: LessonTree, slug: str) -> list[Part]
         remedy = f"Write course_lib/exercises/{slug[3:]}/__init__.py."
         raise BuildError(path, 1, what, remedy)
     parts = [_part(cell, path, slug) for cell in cells]
-    for part in parts:
-        for offset, line in enumerate(part.cell.source.split("\n"), start=1):
-            found = _NBGRADER.search(line)
-            if found and (part.role != "written" or "SOLUTION" not in found[0]):
-                what = f"'{found[0]}' outside a written question"
-                remedy = "Take it out; the build marks the solutions of exercises itself."
-                raise BuildError(path, part.cell.at(offset), what, remedy)
     first_code = next((i for i, part in enumerate(parts) if part.cell.kind == "code"), None)
     if first_code is None or parts[first_code].role != "code":
         line = 1 if first_code is None else parts[first_code].cell.line
@@ -177,11 +165,6 @@ def _check_graded(parts: list[Part], course: LessonTree, slug: str, path: str) -
         if key not in wanted:
             near = did_you_mean(part.name, [name for role, name in wanted if role == part.role])
             remedy = f"{near} It needs a place in LESSON in {home}."
-            if part.role == "together":
-                remedy = f"Remove it, or add an Integration to LESSON in {home}."
-            elif part.role != "written":
-                remedy += " An exercise of another lesson is imported with "
-                remedy += f"'from course_lib import {part.name}'."
             raise BuildError(path, line, f"unknown {what} `{part.name}`", remedy)
         if key in lines:
             twice = f"{what} `{part.name}` appears twice, first in line {lines[key]}"
@@ -201,26 +184,15 @@ def _check_graded(parts: list[Part], course: LessonTree, slug: str, path: str) -
         if (role, name) not in lines:
             what = f"{_GRADED[role]} `{name}` of {home} is not in the lesson"
             raise BuildError(path, parts[-1].cell.line, what, f"Add a cell '{text}'.")
-    together = lines.get(("together", slug))
-    if together and any(role == "check" and line > together for (role, _), line in lines.items()):
-        what = "the whole lesson is checked above one of its exercises"
-        raise BuildError(path, together, what, "Move the cell below the last check.")
 
 
 def _check_headings(parts: list[Part], path: str) -> None:
     """Require a heading above each exercise's cell; the build writes the points below it."""
-    heading_lines: dict[str, int] = {}
+    announced: set[str] = set()
     for part in parts:
         if part.role == "text":
-            for found in HEADING.finditer(part.cell.source):
-                line = part.cell.at(part.cell.source[: found.start()].count("\n") + 1)
-                heading_lines.setdefault(found[1], line)
-        elif part.role == "exercise" and part.name not in heading_lines:
+            announced.update(HEADING.findall(part.cell.source))
+        elif part.role == "exercise" and part.name not in announced:
             what = f"exercise `{part.name}` has no heading above it"
             remedy = f"Write '### Exercise: `{part.name}`' in the text before the cell."
             raise BuildError(path, part.cell.line, what, remedy)
-    names = [part.name for part in parts if part.role == "exercise"]
-    for name, line in heading_lines.items():
-        if name not in names:
-            what = f"heading of exercise `{name}` without its exercise cell"
-            raise BuildError(path, line, what, did_you_mean(name, names))

@@ -419,6 +419,11 @@ _TOLD_BY_ERRORS = {
         "Your code turns a tensor that requires gradients into a NumPy array.",
         "Can torch do this step? If its gradients do not matter, what does `.detach()` do?",
     ),
+    "gradient_cut": (
+        "does not require grad and does not have a grad_fn",
+        "`backward` has nothing to follow, because some step turned a tensor into plain numbers.",
+        "Where do you call `.item()`, `float(...)` or `.detach()`: before `backward`, or after it?",
+    ),
     "overwritten_before_backward": (
         "needed for gradient computation has been modified",
         "Your code writes into a tensor that the backward pass still needs.",

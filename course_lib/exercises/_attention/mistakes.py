@@ -93,6 +93,10 @@ def filled(value) -> dict[str, object]:
     return {"fill": fill, "spare": untouched, "clear": untouched}
 
 
+def added(self, scores, allowed) -> torch.Tensor:
+    return scores + torch.zeros_like(scores).masked_fill(~allowed, -math.inf)
+
+
 def unread(self, scores, given) -> None:
     """Ignore lengths or a mask, instead of the step that reads them."""
 
@@ -100,6 +104,26 @@ def unread(self, scores, given) -> None:
 def rows_within(self, scores, valid_lens) -> torch.Tensor:
     rows = valid_lens if valid_lens.dim() == 1 else valid_lens.amax(-1)
     return Softmax.real(self, scores.mT, rows).mT
+
+
+def rows_if_as_many(self, scores, valid_lens) -> torch.Tensor:
+    if valid_lens.shape == scores.shape[-2:-1]:
+        valid_lens = valid_lens.expand(len(scores), -1)
+    return Softmax.real(self, scores, valid_lens)
+
+
+def repeated(self, scores, lens) -> torch.Tensor:
+    others = scores.shape[1:-2].numel()
+    return torch.cat([lens] * others).reshape(*scores.shape[:-2], -1, 1)
+
+
+def repeated_for_rows(self, scores, lens) -> torch.Tensor:
+    rows = scores.shape[:-1]
+    return lens.reshape(-1).repeat(rows.numel() // lens.numel()).reshape(*rows, 1)
+
+
+def no_axis_for_heads(self, scores, lens) -> torch.Tensor:
+    return lens.reshape(-1, 1, 1) if lens.dim() == 1 else Softmax.align(self, scores, lens)
 
 
 def flipped_if_any(self, scores, real, own) -> torch.Tensor:
@@ -220,16 +244,6 @@ _EMPTY = (
     "row?"
 )
 
-# Mistakes of an answer that has its own softmax instead of calling `masked_softmax`.
-OWN_SOFTMAX = {
-    "nothing_masked",
-    "zero_after_softmax",
-    "filled_with_zero",
-    "over_queries",
-    "unstable",
-    "query_axis_forgotten",
-}
-
 SHARED = (
     Row("unscaled", {"root": lambda self, q: 1.0}).says(
         "The scores are not divided by the root of the number of features.",
@@ -248,6 +262,11 @@ SHARED = (
         "In a row in which no key is allowed, every key gets the same weight, 1/m, instead of 0.",
         _EMPTY,
     ),
+    Row("empty_row_patched", {"fill": added, "spare": untouched, "clear": no_nan}).says(
+        "You replace the NaN of a row without an allowed key only after the softmax. Its gradient "
+        "is still NaN.",
+        _EMPTY,
+    ),
     Row("finite_fill", filled(-1e9) | {"clear": zeroed}).says(
         "You fill dropped scores with a finite number, such as -1e9. If the other scores are as "
         "small, a dropped key still takes a share of the softmax.",
@@ -257,7 +276,7 @@ SHARED = (
         "Your code ignores the lengths: `valid_lens` changes nothing.",
         "Where does `valid_lens` enter your computation?",
     ),
-    Row("lengths_of_the_queries", {"real": rows_within}).says(
+    Row("lengths_of_the_queries", {"real": rows_within}, twins=({"real": rows_if_as_many},)).says(
         "You apply the lengths to the queries, the rows of the scores, instead of the keys.",
         "Which positions does `valid_lens` count: queries or keys?",
     ),
@@ -343,13 +362,21 @@ SHARED = (
     Row(
         "query_axis_forgotten",
         {"align": lambda self, scores, lens: lens[..., None]},
-        twins=({"align": lambda self, scores, lens: lens.reshape(len(lens), -1, 1)},),
+        twins=(
+            {"align": lambda self, scores, lens: lens.reshape(len(lens), -1, 1)},
+            {"align": no_axis_for_heads},
+        ),
         fails=True,
     ).says(
         "Your mask from the lengths lacks an axis, for queries or for heads. Broadcasting lines up "
         "its batch axis with one of these: an error where the sizes differ, wrong weights where "
         "they are equal.",
         "Which axes does your mask from the lengths have, and which do the scores have?",
+    ),
+    Row("lengths_repeated", {"align": repeated}, twins=({"align": repeated_for_rows},)).says(
+        "You repeat the lengths as a whole, once for each head or query. A head or a query gets "
+        "the length of another item.",
+        "What is the difference between `repeat` and `repeat_interleave`?",
     ),
     Row("dropout_in_eval", {"drop": lambda self, weights: F.dropout(weights, self.p)}).says(
         "Dropout acts in eval mode too.", "How does a layer know that the module is in eval mode?"

@@ -10,7 +10,7 @@ from torch import nn
 from course_lib.checks.judge.comparisons import dropout_values
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, Row, known
+from course_lib.exercises._attention.mistakes import Row, known
 from course_lib.exercises._attention.modules import AttentionModule
 from course_lib.exercises._attention.padding import FAR, far_above, largest_padding
 from course_lib.exercises._attention.properties import KEPT, WEIGHTS
@@ -179,7 +179,7 @@ EXERCISE = Exercise(
     returns=(Returned("outputs", "tensor", "float", ("batch", "num_queries", "value_size")),),
     probes=lambda rng: [*_values(rng), *_edges(rng), *_gradients(rng)],
     oracle=oracle.additive_attention,
-    mistakes=known(_Additive, *_OWN, without=OWN_SOFTMAX),
+    mistakes=known(_Additive, *_OWN),
     properties=WEIGHTS,
     hints=(
         "`__init__` makes three linear layers without bias and a dropout layer. `forward` is "

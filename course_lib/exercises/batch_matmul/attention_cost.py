@@ -86,6 +86,13 @@ def _cost(flops, size, count, size_of_an_item) -> Callable:
     return model
 
 
+def _in_int64(batch, num_queries, num_keys, d, d_v, bytes_per_element=4) -> dict[str, int]:
+    scores = np.array([batch * num_queries]) * num_keys
+    with np.errstate(over="ignore"):
+        flops, size = 2 * scores * (d + d_v), scores * bytes_per_element
+    return {"flops": int(flops[0]), "score_bytes": int(size[0])}
+
+
 EXERCISE = Exercise(
     points=2,
     minutes=10,
@@ -103,6 +110,10 @@ EXERCISE = Exercise(
         mistake("d_used_twice", _cost(lambda scores, d, d_v: 4 * scores * d)).says(
             "You use `d` for both products, but a value has `d_v` entries.",
             "What shape does the product of weights and values have?",
+        ),
+        mistake("int64_overflow", _in_int64).says(
+            "Your numbers are NumPy's, which wrap around beyond the largest int64.",
+            "Which function makes them? Python's own integers have no largest number.",
         ),
         mistake("always_4_bytes", _cost(size=lambda scores, _: 4 * scores)).says(
             "You count 4 bytes per element, whatever `bytes_per_element` is.",

@@ -93,6 +93,14 @@ EXERCISE = Exercise(
             "Which step of your code is not part of a dot product?",
         ),
         mistake(
+            "normalized",
+            lambda q, k: (q / q.norm(dim=-1, keepdim=True)) @ (k / k.norm(dim=-1, keepdim=True)).mT,
+        ).says(
+            "You divide the products by the lengths of query and key. These are cosines, and the "
+            "exercise asks for the raw dot products.",
+            "Which step of your code is not part of a dot product?",
+        ),
+        mistake(
             "queries_transposed",
             lambda queries, keys: queries.mT @ keys,
             twins=(

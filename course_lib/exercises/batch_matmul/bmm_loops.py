@@ -54,6 +54,10 @@ EXERCISE = Exercise(
     needs_loops=True,
     mistakes=(
         both.B0_FOR_ALL,
+        mistake("total_kept", lambda a, b: (a @ b).cumsum(-1)).says(
+            "Each entry of a row also contains the entries before it.",
+            "Which loop must set the running total to 0?",
+        ),
         mistake("only_last_term", lambda a, b: a[..., -1:] * b[..., -1:, :]).says(
             "Each entry holds only the last of its k products.",
             "Does the innermost loop add to the entry (`+=`) or overwrite it (`=`)?",

@@ -10,7 +10,7 @@ from course_lib.checks.judge.comparisons import WRONG_VALUES, Problem, arrays_ag
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.lessons.broken_modules import BrokenCausalSelfAttention
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, Row, known, three_of
+from course_lib.exercises._attention.mistakes import Row, known, three_of
 from course_lib.exercises._attention.modules import AttentionModule, WithHeads
 from course_lib.exercises._attention.properties import WEIGHTS
 from course_lib.exercises._attention.steps import NO_STEP, Softmax
@@ -201,7 +201,7 @@ _WORDS = {
         "What does `masked_softmax` of lesson 02 do there?",
     )
 }
-_NOT_MADE = OWN_SOFTMAX | {"stored_after_dropout", "divided_by_d", "one_mask_only"}
+_NOT_MADE = {"stored_after_dropout", "divided_by_d", "one_mask_only"}
 _KNOWN = known(Causal, *_OWN, without=_NOT_MADE, words=_WORDS)
 
 

@@ -9,7 +9,7 @@ from course_lib.checks.judge.comparisons import dropout_values
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.lessons.broken_modules import BrokenLookup
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, Row, known
+from course_lib.exercises._attention.mistakes import Row, known
 from course_lib.exercises._attention.modules import AttentionModule
 from course_lib.exercises._attention.padding import largest_padding
 from course_lib.exercises._attention.properties import WEIGHTS
@@ -162,8 +162,7 @@ _WORDS = {
         "What does `masked_softmax` of lesson 02 do there?",
     )
 }
-_NOT_MADE = OWN_SOFTMAX - {"over_queries", "zero_after_softmax"} | {"divided_by_d"}
-_KNOWN = known(_Lookup, *_OWN, without=_NOT_MADE, words=_WORDS)
+_KNOWN = known(_Lookup, *_OWN, without={"divided_by_d"}, words=_WORDS)
 
 
 EXERCISE = Exercise(

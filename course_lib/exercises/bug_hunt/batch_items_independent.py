@@ -32,7 +32,7 @@ def _items_probes(rng) -> list[Probe]:
     ]  # fmt: skip
 
 
-def _alone(lengths, agree=same, items: Callable = range, found=all, cut=False) -> Callable:
+def _alone(lengths, agree=same, items: Callable = range, found=all) -> Callable:
     """Return a test that runs items alone, with `lengths` for a single item."""
 
     def test(module, queries, keys, values, valid_lens) -> bool:
@@ -42,8 +42,7 @@ def _alone(lengths, agree=same, items: Callable = range, found=all, cut=False) -
         for b in items(len(queries)):
             item = slice(b, b + 1)
             given = {"item": (valid_lens[item],), "all": (valid_lens,)}.get(lengths, ())
-            m = int(valid_lens[b]) if cut else keys.shape[1]
-            alone = module(queries[item], keys[item, :m], values[item, :m], *given)
+            alone = module(queries[item], keys[item], values[item], *given)
             results.append(bool(agree(alone, together[item])))
         return bool(found(results))
 
@@ -83,11 +82,6 @@ EXERCISE = Exercise(
         mistake("all_lengths", _alone("all")).says(
             "You call the module with a single item and the lengths of all items.",
             "Which length belongs to item b?",
-        ),
-        mistake("padding_cut", _alone("item", cut=True)).says(
-            "You also delete the padded keys, so your test rejects a module that masks wrongly "
-            "but treats each item on its own.",
-            "What should be the only difference between the two calls?",
         ),
         mistake("items_reordered", _items_reordered).says(
             "You only change the order of the items. A module that mixes all items of the batch "

@@ -24,5 +24,12 @@ def of_distances(score) -> Callable:
     )
 
 
+ROOT_SQUARED = (
+    "You take a square root and square it again. The slope of the root at 0 is infinite, so the "
+    "gradient is NaN where a query equals a key.",
+    "Which squares do you have before the root?",
+)
+
+
 def gaussian(s, h) -> torch.Tensor:
     return torch.exp(-s / (2 * h**2))

@@ -10,7 +10,7 @@ from course_lib.checks.judge.comparisons import Problem, arrays_agree, tolerance
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._builders import FLOAT32, Given, case, edge, mistake
-from course_lib.exercises.kernel_pooling._problems import normal
+from course_lib.exercises.kernel_pooling._problems import gaussian, normal, of_distances
 
 
 def _problem(rng, n, m, d, bandwidth, away=0.0, **options) -> Given:
@@ -121,6 +121,18 @@ EXERCISE = Exercise(
             "Your term for the length of the key is not -|k|^2 / (2 h^2): check its factor, its "
             "sign, its square and its bandwidth.",
             "Multiply out |q - k|^2. What becomes of the term with |k|^2 after the division?",
+        ),
+        mistake("logarithm_of_kernel", of_distances(lambda s, h: gaussian(s, h).log())).says(
+            "You take the logarithm of the kernel. Far from a key the kernel underflows to 0, and "
+            "its logarithm is -inf.",
+            "Which part of the formula can you use without `exp` and `log`?",
+        ),
+        mistake(
+            "penalty_detached",
+            lambda q, k, h: (q @ k.T - k.detach().square().sum(-1) / 2) / h**2,
+        ).says(
+            "The gradient does not reach the keys through the term with |k|^2.",
+            "Which step takes that term out of the graph (`detach`, `no_grad`, `.item()`)?",
         ),
         mistake("query_term_only", _dots(-0.5, 0)).says(
             "You subtract the term of the query, which is the same for all keys and changes no "

@@ -11,7 +11,12 @@ from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.mistakes import words
 from course_lib.exercises._attention.properties import RETURNED
 from course_lib.exercises._builders import FLOAT32, Given, case, edge, mistake
-from course_lib.exercises.kernel_pooling._problems import gaussian, normal, of_distances
+from course_lib.exercises.kernel_pooling._problems import (
+    ROOT_SQUARED,
+    gaussian,
+    normal,
+    of_distances,
+)
 
 
 def _problem(rng, n, m, d, v, bandwidth, **options) -> Given:
@@ -108,6 +113,9 @@ EXERCISE = Exercise(
         mistake("bandwidth_multiplies", _softmax_of(lambda s, h: -s * h**2 / 2)).says(
             "You multiply the distances by the bandwidth instead of dividing them by it.",
             "Should a larger bandwidth make the weights wider or narrower?",
+        ),
+        mistake("root_squared", _softmax_of(lambda s, h: -((s.sqrt() / h) ** 2) / 2)).says(
+            *ROOT_SQUARED
         ),
         mistake("plus_distance", _softmax_of(lambda s, h: s / (2 * h**2))).says(
             "The sign is wrong: the farthest key gets the largest weight.",

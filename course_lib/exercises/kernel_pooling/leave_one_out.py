@@ -10,7 +10,7 @@ import torch
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._builders import FLOAT32, Given, case, edge, mistake
-from course_lib.exercises.kernel_pooling._problems import normal, points
+from course_lib.exercises.kernel_pooling._problems import gaussian, normal, points
 
 
 def _problem(rng, count, bandwidth, spread=3.0, **options) -> Given:
@@ -83,6 +83,20 @@ def _excluding(score, empty: float | None = 0.0) -> Callable:
     return _weighing(weigh)
 
 
+def _own_share_subtracted(inputs, targets, bandwidth) -> torch.Tensor:
+    weights = _softmax(-((inputs[:, None] - inputs) ** 2) / (2 * bandwidth**2))
+    own = weights.diagonal()
+    return (weights @ targets - own * targets) / (1 - own if len(inputs) > 1 else 1)
+
+
+def _with_more(more) -> Callable:
+    def weigh(s, h, own) -> torch.Tensor:
+        kernel = gaussian(s, h) * ~own
+        return kernel / (kernel.sum(-1, keepdim=True) + more)
+
+    return _weighing(weigh)
+
+
 EXERCISE = Exercise(
     points=4,
     minutes=15,
@@ -90,7 +104,11 @@ EXERCISE = Exercise(
     returns=(Returned("predictions", "tensor", "float", ("num_points",)),),
     probes=_probes,
     mistakes=(
-        mistake("no_exclusion", _weighing(lambda s, h, own: _softmax(-s / (2 * h**2)))).says(
+        mistake(
+            "no_exclusion",
+            _weighing(lambda s, h, own: _softmax(-s / (2 * h**2))),
+            twins=(_weighing(lambda s, h, own: _softmax(-s / (2 * h**2)) * (len(s) > 1)),),
+        ).says(
             "Each point still counts in its own prediction. A score of 0 on the diagonal does not "
             "leave it out, because exp(0) = 1 is the largest value of the kernel.",
             "For which score is the exponential 0?",
@@ -113,6 +131,20 @@ EXERCISE = Exercise(
         mistake("half_missing", _excluding(lambda s, h: -s / h**2)).says(
             "The factor 1/2 is missing: your kernel is as narrow as one of bandwidth h / sqrt 2.",
             "What is the denominator in exp(-distance^2 / (2 h^2))?",
+        ),
+        mistake("own_share_subtracted", _own_share_subtracted).says(
+            "You subtract the point's own share from the prediction with all points. Where that "
+            "share is almost 1, the small rest is lost to rounding.",
+            "Which step would leave the point out before anything is added up?",
+        ),
+        mistake(
+            "small_number_added",
+            _with_more(1e-12),
+            twins=tuple(_with_more(more) for more in (1e-6, 1e-8, 1e-9, 1e-10, 1e-15)),
+        ).says(
+            "You add a small number to the sum of the kernels, so the prediction shrinks toward 0 "
+            "where that sum is small, too.",
+            "When exactly is the sum 0, and can you treat only that case?",
         ),
         mistake("single_point_nan", _excluding(lambda s, h: -s / (2 * h**2), empty=None)).says(
             "Your prediction is NaN where there are no other points to average.",

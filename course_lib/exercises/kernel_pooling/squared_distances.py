@@ -6,7 +6,7 @@ from dataclasses import replace
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._builders import Given, case, edge, mistake
-from course_lib.exercises.kernel_pooling._problems import normal
+from course_lib.exercises.kernel_pooling._problems import ROOT_SQUARED, normal
 
 
 def _pair(queries, keys, **options) -> Given:
@@ -75,6 +75,9 @@ EXERCISE = Exercise(
         ).says(
             "You average the squares over the features instead of adding them up.",
             "What is the squared distance of (0, 0) and (3, 4)?",
+        ),
+        mistake("root_squared", _pairwise(lambda apart: apart.square().sum(-1).sqrt() ** 2)).says(
+            *ROOT_SQUARED
         ),
         mistake("square_of_the_sum", _pairwise(lambda difference: difference.sum(-1) ** 2)).says(
             "You add up the differences and square the sum, instead of adding up the squares.",

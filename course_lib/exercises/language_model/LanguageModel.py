@@ -201,9 +201,12 @@ EXERCISE = Exercise(
         mistake("no_final_norm", _model(last=lambda model, x: model.to_logits(x))).says(
             "The logits are made from x without the last norm.", "What does `to_logits` read?"
         ),
-        mistake("no_positions", _model(place=lambda x, positions, n: x)).says(
-            "You never add the positions, so a token is the same vector everywhere.",
-            "What is added to the vectors of the tokens?",
+        mistake(
+            "positions_from_the_end", _model(place=lambda x, positions, n: x + positions[-n:])
+        ).says(
+            "You add the last positions. The first token of a text is at position 0, however long "
+            "the text is.",
+            "Which rows of `positions` does a text of two tokens need?",
         ),
         mistake(
             "scaled_embeddings",

@@ -175,10 +175,9 @@ def _or_likeliest(draw) -> Callable:
     choose=_or_likeliest(_draw),
     before="eval",
     kept=lambda tokens, length: tokens,
-    finish=lambda tokens, num_given: tokens,
     begin=lambda prompt, length: prompt,
 )
-def _model(read, choose, before, kept, finish, begin) -> Callable:
+def _model(read, choose, before, kept, begin) -> Callable:
     """Return a correct answer in which each step may be changed."""
 
     def generate(
@@ -193,7 +192,7 @@ def _model(read, choose, before, kept, finish, begin) -> Callable:
                 new = choose(logits, temperature, top_k, generator)
                 tokens = torch.cat([tokens, new], dim=1)
         model.train(was_training)
-        return finish(tokens, prompt.shape[1])
+        return tokens
 
     return generate
 
@@ -209,16 +208,8 @@ _MISTAKES = (
         "tokens that it wrote last.",
         "Which end of a long text should be cut off?",
     ),
-    mistake(
-        "prompt_cut",
-        _model(kept=_last_tokens),
-        twins=(
-            _model(finish=lambda tokens, num_given: tokens[:, num_given:]),
-            _model(begin=_last_tokens),
-        ),
-    ).says(
-        "Your texts lack their beginning: you return only the new tokens, or drop those that "
-        "leave the context.",
+    mistake("prompt_cut", _model(kept=_last_tokens), twins=(_model(begin=_last_tokens),)).says(
+        "Your texts lack their beginning: you drop the tokens that leave the context.",
         "Which of the two is as long as the context: what the model reads, or what you return?",
     ),
     mistake("zero_not_treated", _model(choose=_draw), fails=True).says(

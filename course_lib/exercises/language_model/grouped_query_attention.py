@@ -8,7 +8,7 @@ import torch
 
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, Row, known
+from course_lib.exercises._attention.mistakes import Row, known
 from course_lib.exercises._attention.modules import Attention
 from course_lib.exercises._builders import BETWEEN, FLOAT32, STRIDED, Case, Given, case
 
@@ -179,7 +179,6 @@ EXERCISE = Exercise(
             "are. That works only if g is 1 or h.",
             "How many times must each group be used?",
         ),
-        without=OWN_SOFTMAX,
     ),
     hints=(
         "Write down which group each head uses for h = 6 and g = 2. Then either expand the keys "

@@ -48,6 +48,11 @@ def _square(size, device) -> torch.Tensor:
     return torch.ones(size, size, dtype=torch.bool, device=device).tril()
 
 
+def _zero_is_none(num_queries, num_keys=None, *, device=None) -> torch.Tensor:
+    whole = _of_ones(lambda ones, more: ones.tril(more))
+    return whole(num_queries, num_keys or num_queries, device=device)
+
+
 EXERCISE = Exercise(
     points=2,
     minutes=8,
@@ -82,10 +87,16 @@ EXERCISE = Exercise(
             "May a token attend to itself?",
         ),
         mistake(
-            "num_keys_ignored", lambda n, num_keys=None, *, device=None: _square(n, device)
+            "num_keys_ignored",
+            lambda n, num_keys=None, *, device=None: _square(n, device),
+            twins=(_zero_is_none,),
         ).says(
-            "Your mask has as many columns as rows, whatever `num_keys` is.",
-            "How many keys does the mask (2, 3) have?",
+            "Your mask has as many columns as rows, although `num_keys` is another number.",
+            "For which `num_keys` does your code take the number of queries instead?",
+        ),
+        mistake("never_shifted_left", _of_ones(lambda ones, more: ones.tril(max(more, 0)))).says(
+            "With more queries than keys, you align the first query with the first key.",
+            "Which keys may the last query see, and how many does the first one see then?",
         ),
     ),
     hints=(

@@ -48,6 +48,9 @@ def _compared(compare) -> Callable:
     return model
 
 
+_REAL = _compared(lambda at, lens: at < lens)
+
+
 EXERCISE = Exercise(
     points=2,
     minutes=8,
@@ -62,6 +65,14 @@ EXERCISE = Exercise(
         mistake("inverted", _compared(lambda at, lens: at >= lens)).says(
             "The mask is inverted: you keep the padding and drop the real keys.",
             "What does True mean in this course's masks?",
+        ),
+        mistake("longest_length", lambda lens, m: _REAL(lens, int(lens.max()))).says(
+            "Your mask has as many columns as the longest length, not `max_len`.",
+            "How wide are the scores if every item is padded?",
+        ),
+        mistake("queries_joined", lambda lens, m: _REAL(lens.reshape(-1), m)).says(
+            "You join the axes of items and queries: the mask is (batch * num_queries, max_len).",
+            "Which step joins the two axes, and where are they separated again?",
         ),
         mistake(
             "only_one_length_per_item",

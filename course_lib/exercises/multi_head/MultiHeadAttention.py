@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from course_lib.checks.judge.comparisons import dropout_values
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, Row, known
+from course_lib.exercises._attention.mistakes import Row, known
 from course_lib.exercises._attention.modules import AttentionModule, WithHeads
 from course_lib.exercises._attention.padding import FAR, far_above, largest_padding
 from course_lib.exercises._attention.properties import WEIGHTS
@@ -225,13 +225,7 @@ _OWN = (
     ),
 )
 
-# Keep two mistakes of an own softmax, because modules of lesson 07 make them.
-_NOT_MADE = OWN_SOFTMAX - {"over_queries", "filled_with_zero"} | {
-    "lengths_ignored",
-    "mask_inverted",
-    "nothing_masked",
-    "divided_by_d",
-}
+_NOT_MADE = {"lengths_ignored", "mask_inverted", "nothing_masked", "divided_by_d"}
 
 EXERCISE = Exercise(
     points=7,

@@ -7,7 +7,7 @@ import numpy as np
 from course_lib.checks.judge.comparisons import dropout_values
 from course_lib.checks.judge.definitions import Exercise
 from course_lib.checks.observe.probe import Probe
-from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, known
+from course_lib.exercises._attention.mistakes import known
 from course_lib.exercises._attention.modules import AttentionModule
 from course_lib.exercises._attention.padding import FAR, far_above, largest_padding
 from course_lib.exercises._attention.properties import KEPT, WEIGHTS
@@ -104,7 +104,7 @@ EXERCISE = Exercise(
     returns=(RETURNS[0],),
     probes=lambda rng: [*_values(rng), *_edges(rng), *_gradients(rng)],
     oracle=oracle.dot_product_attention,
-    mistakes=known(AttentionModule, without=OWN_SOFTMAX),
+    mistakes=known(AttentionModule),
     properties=WEIGHTS,
     hints=(
         "It is the function you wrote, with a dropout layer between its weights and the values, "

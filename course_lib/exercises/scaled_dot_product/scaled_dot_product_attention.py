@@ -6,7 +6,7 @@ import numpy as np
 
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._attention.mistakes import OWN_SOFTMAX, Row, known
+from course_lib.exercises._attention.mistakes import Row, known
 from course_lib.exercises._attention.modules import Attention
 from course_lib.exercises._attention.padding import FAR, far_above, largest_padding
 from course_lib.exercises._builders import BETWEEN, FLOAT32, Given, case, edge
@@ -132,7 +132,7 @@ EXERCISE = Exercise(
     forbidden={
         "scaled_dot_product_attention": "Here you write it yourself; the section after it compares."
     },
-    mistakes=known(Attention, *_OWN, without=OWN_SOFTMAX),
+    mistakes=known(Attention, *_OWN),
     properties=PROPERTIES,
     hints=(
         "Three steps, all of which you already have: compare every query with every key, turn the "

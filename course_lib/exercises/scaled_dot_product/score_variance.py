@@ -119,6 +119,23 @@ def _all_pairs(d, num_samples, scaled, generator) -> float:
     return products.var(unbiased=False).item()
 
 
+def _variance_by_root(d, num_samples, scaled, generator) -> float:
+    queries, keys = (torch.randn(num_samples, d, generator=generator) for _ in range(2))
+    variance = (queries * keys).sum(-1).var().item()
+    return variance / d**0.5 if scaled else variance
+
+
+def _shared(side) -> Callable:
+    def model(d, num_samples, scaled, generator) -> float:
+        rows = [num_samples, num_samples]
+        rows[side] = 1
+        queries, keys = (torch.randn(n, d, generator=generator) for n in rows)
+        products = (queries * keys).sum(-1)
+        return (products / d**0.5 if scaled else products).var().item()
+
+    return model
+
+
 EXERCISE = Exercise(
     points=2,
     minutes=8,
@@ -134,6 +151,15 @@ EXERCISE = Exercise(
         mistake("divided_by_d", _estimate(power=1.0)).says(
             "You divide the products by d, so the variance falls to 1/d.",
             "What does a factor c do to a variance, and which c brings d down to 1?",
+        ),
+        mistake("variance_by_root", _variance_by_root).says(
+            "You divide the variance by the root of d, but each product must be divided by it.",
+            "What does a factor before the sum do to a variance?",
+        ),
+        mistake("one_side_shared", _shared(0), twins=(_shared(1),)).says(
+            "You draw a single query or a single key, and all pairs share it, so they are not "
+            "independent.",
+            "What are the shapes of your two random tensors?",
         ),
         mistake("all_pairs", _all_pairs).says(
             "You let every query meet every key. The pairs share queries and keys, so they are not "

@@ -135,20 +135,6 @@ EXERCISE = Exercise(
             "Your cross-attention comes before the self-attention.",
             "Which of the two formulas comes first?",
         ),
-        mistake(
-            "memory_as_queries",
-            _Decoder.answer({"ask": lambda self, z, x, lens: self.cross_attention(x, z, z, lens)}),
-            twins=(
-                _Decoder.answer(
-                    {"ask": lambda self, z, x, lens: self.cross_attention(z, z, z, lens)}
-                ),
-            ),
-            fails=True,
-        ).says(
-            "Your cross-attention takes its keys and values from y. They must come from the "
-            "memory, and the queries from y.",
-            "Where do the keys and values of the second formula come from?",
-        ),
     ),
     hints=(
         "Now there are three parts, joined like the encoder's two. The first reads what was "

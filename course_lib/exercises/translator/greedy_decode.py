@@ -14,7 +14,6 @@ from course_lib.exercises.translator._models import (
     LOOKED_AT,
     MODES,
     ON_A_GPU,
-    TRAIN_MODE_KEPT,
     WITH_MODEL,
     asked,
     running,
@@ -83,15 +82,14 @@ def _edges(rng) -> list[Probe]:
     is_over=torch.all,
     most=lambda max_len: max_len,
     first=1,
-    call=running,
 )
-def _decoder(read, fill, is_over, most, first, call) -> Callable:
+def _decoder(read, fill, is_over, most, first) -> Callable:
     """Return a wrong decoder, which is a correct one with a changed step."""
 
     def greedy_decode(model, source, valid_lens, start, end, max_len) -> torch.Tensor:
         words = torch.full((len(source), 1), start, device=source.device)
         ended = torch.zeros(len(source), dtype=torch.bool, device=source.device)
-        with call(model):
+        with running(model):
             while words.shape[1] <= most(max_len) and not is_over(ended):
                 following = model(source, valid_lens, read(words))[:, -1].argmax(-1)
                 following = fill(following, ended, model.pad)
@@ -128,9 +126,6 @@ EXERCISE = Exercise(
             "You pass only the last word to the model. It remembers nothing, so it predicts "
             "without the earlier words.",
             "What must `inputs` hold when the third word is chosen?",
-        ),
-        mistake("train_mode_kept", _decoder(call=lambda model: torch.no_grad())).says(
-            *TRAIN_MODE_KEPT
         ),
         mistake(
             "another_number_of_words",

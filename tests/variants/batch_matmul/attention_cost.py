@@ -105,3 +105,10 @@ def several_faults(faults):
         return attention_cost(batch, num_queries, num_keys, d, d_v, bytes_per_element)
 
     return without_default if "no_default" in faults else attention_cost
+
+
+@wrong("int64_overflow")
+def with_numpy(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
+    flops = 2 * np.prod([batch, num_queries, num_keys, d + d_v])
+    size = np.prod([batch, num_queries, num_keys, bytes_per_element])
+    return {"flops": int(flops), "score_bytes": int(size)}

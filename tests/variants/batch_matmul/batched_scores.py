@@ -78,3 +78,9 @@ def several_faults(faults):
         return torch.squeeze(scores) if "squeezed" in faults else scores
 
     return batched_scores
+
+
+@wrong("normalized")
+def cosines(queries, keys):
+    lengths = queries.norm(dim=-1)[..., :, None] * keys.norm(dim=-1)[..., None, :]
+    return queries @ keys.transpose(-1, -2) / lengths

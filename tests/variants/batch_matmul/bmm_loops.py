@@ -153,3 +153,16 @@ def one_item_for_all(a, b):
     for x in range(len(a)):
         out[x] = a[x] @ b[x]
         return out
+
+
+@wrong("total_kept")
+def total_of_a_row(a, b):
+    product = a.new_zeros(a.shape[0], a.shape[1], b.shape[2])
+    for item in range(a.shape[0]):
+        for i in range(a.shape[1]):
+            total = 0.0
+            for j in range(b.shape[2]):
+                for t in range(a.shape[2]):
+                    total = total + a[item, i, t] * b[item, t, j]
+                product[item, i, j] = total
+    return product

@@ -42,7 +42,7 @@ def of_norms(score):
 
 logarithms_of_the_weights = right(of_kernel(lambda s: torch.log_softmax(s, dim=-1)))
 already_softmaxed = wrong("softmax_of_the_result")(of_kernel(lambda s: torch.softmax(s, dim=-1)))
-back_from_the_kernel = wrong("not_finite")(of_kernel(lambda s: torch.exp(s).log()))
+back_from_the_kernel = wrong("logarithm_of_kernel")(of_kernel(lambda s: torch.exp(s).log()))
 back_with_a_floor = wrong()(of_kernel(lambda s: torch.log(torch.exp(s) + 1e-12)))
 positive_square = wrong("negated")(of_kernel(torch.neg))
 norms_forgotten = wrong("only_for_unit_keys")(of_norms(lambda dots, q, k, h: dots / h**2))
@@ -76,3 +76,10 @@ def several_faults(faults):
         return scores.squeeze() if "squeezed" in faults else scores
 
     return gaussian_as_dot_product
+
+
+@wrong("penalty_detached")
+def constant_penalty(queries, keys, bandwidth):
+    with torch.no_grad():
+        penalty = (keys * keys).sum(dim=1) / 2
+    return (queries @ keys.T - penalty) / bandwidth**2

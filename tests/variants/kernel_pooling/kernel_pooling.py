@@ -79,9 +79,7 @@ sign_forgotten = wrong("plus_distance")(scoring(lambda squared, h: squared / (2 
 no_half = wrong("half_missing")(scoring(lambda squared, h: -squared / h**2))
 bandwidth_once = wrong("bandwidth_not_squared")(scoring(lambda squared, h: -squared / (2 * h)))
 weights_as_in_d2l = wrong("bandwidth_multiplies")(scoring(lambda squared, h: -squared * h**2 / 2))
-rooted = wrong("gradient_not_finite")(
-    scoring(lambda squared, h: -(torch.sqrt(squared) ** 2) / (2 * h**2))
-)
+rooted = wrong("root_squared")(scoring(lambda squared, h: -(torch.sqrt(squared) ** 2) / (2 * h**2)))
 weights_detached = wrong("gradient_cut")(
     lambda *inputs: ((pooled := bandwidth_as_unit(*inputs))[0], pooled[1].detach())
 )

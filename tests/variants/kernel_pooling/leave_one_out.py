@@ -29,7 +29,7 @@ def zero_and_renormalise(inputs, targets, bandwidth):
     return (weights / torch.where(total > 0, total, 1.0)) @ targets
 
 
-@wrong()
+@wrong("own_share_subtracted")
 def closed_form(inputs, targets, bandwidth):
     weights = torch.softmax(scores_of(inputs, bandwidth), -1)
     own = torch.diagonal(weights)
@@ -103,7 +103,7 @@ nan_when_alone = wrong("single_point_nan")(
 nan_to_num_at_the_end = wrong("gradient_not_finite")(
     lambda *inputs: torch.nan_to_num(nan_when_alone(*inputs))
 )
-never_divides_by_0 = wrong("precision_lost")(with_epsilon(1e-10))
+never_divides_by_0 = wrong("small_number_added")(with_epsilon(1e-10))
 column = wrong("axis_kept")(lambda *inputs: masked_diagonal(*inputs)[:, None])
 
 

@@ -53,7 +53,7 @@ averaged = wrong("mean_over_features")(
 loop_over_queries = wrong("loops")(
     lambda queries, keys: torch.stack([((q - keys) ** 2).sum(-1) for q in queries])
 )
-root_undone = wrong("gradient_not_finite")(
+root_undone = wrong("root_squared")(
     lambda queries, keys: torch.sqrt(((queries[:, None] - keys) ** 2).sum(-1)).pow(2)
 )
 in_float32 = wrong("dtype_changed")(

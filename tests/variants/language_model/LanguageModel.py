@@ -169,7 +169,7 @@ OverwritesX = but("residual_of_the_normed", attend=normed_first, think=and_norme
 AttentionOnly = but("no_residual", attend=lambda self, x, block: block.attention(block.norm_1(x)))
 CopiedLine = but("one_norm", think=lambda self, x, block: x + block.feed_forward(block.norm_1(x)))
 NoLastNorm = but("no_final_norm", finish=lambda self, x: self.to_logits(x))
-NoPositions = but("no_positions", place=lambda self, x, tokens: x)
+NoPositions = but(place=lambda self, x, tokens: x)
 Scaled = but(
     "scaled_embeddings",
     place=lambda self, x, tokens: x * x.shape[-1] ** 0.5 + self.positions[: tokens.shape[1]],
@@ -179,7 +179,7 @@ PositionsAfterTheNorm = but(
     finish=lambda self, x: self.to_logits(self.norm(x) + self.positions[: x.shape[1]]),
 )
 PositionsFromTheEnd = but(
-    "wrong_values", place=lambda self, x, tokens: x + self.positions[-tokens.shape[1] :]
+    "positions_from_the_end", place=lambda self, x, tokens: x + self.positions[-tokens.shape[1] :]
 )
 FromPositionOne = but(
     place=lambda self, x, tokens: x + self.positions.roll(-1, 0)[: tokens.shape[1]]

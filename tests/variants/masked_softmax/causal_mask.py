@@ -78,9 +78,17 @@ def slips_of_a_triangle(faults):
     return causal_mask
 
 
-@wrong("wrong_shape")
+@wrong("num_keys_ignored")
 def zero_taken_for_none(num_queries, num_keys=None, *, device=None):
     num_keys = num_keys or num_queries
     return torch.ones(num_queries, num_keys, dtype=torch.bool, device=device).tril(
         num_keys - num_queries
     )
+
+
+@wrong("never_shifted_left")
+def offset_at_least_0(num_queries, num_keys=None, *, device=None):
+    num_keys = num_queries if num_keys is None else num_keys
+    rows = torch.arange(num_queries, device=device)[:, None]
+    offset = max(0, num_keys - num_queries)
+    return torch.arange(num_keys, device=device)[None] <= rows + offset

@@ -76,6 +76,17 @@ width_of_the_longest = wrong("wrong_shape")(
 )
 
 
+@wrong("longest_length")
+def as_wide_as_needed(valid_lens, max_len):
+    positions = torch.arange(int(valid_lens.max()), device=valid_lens.device)
+    return positions < valid_lens.unsqueeze(-1)
+
+
+@wrong("queries_joined")
+def one_row_for_each_length(valid_lens, max_len):
+    return torch.arange(max_len, device=valid_lens.device)[None] < valid_lens.flatten()[:, None]
+
+
 @faulty("one_too_many", "lengths_of_items_only", "on_the_cpu")
 def slips_of_a_comparison(faults):
     def length_mask(valid_lens, max_len):

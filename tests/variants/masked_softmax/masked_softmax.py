@@ -190,3 +190,19 @@ def several_faults(faults):
         return weights if "empty_rows" in faults else weights * keep
 
     return masked_softmax
+
+
+@wrong("empty_row_patched")
+def nan_replaced(scores, valid_lens=None, mask=None):
+    dropped = torch.zeros_like(scores).masked_fill(~keep_of(scores, valid_lens, mask), -math.inf)
+    return torch.softmax(scores + dropped, dim=-1).nan_to_num(nan=0.0)
+
+
+@wrong("lengths_repeated")
+def heads_folded_into_the_batch(scores, valid_lens=None, mask=None):
+    if valid_lens is not None and scores.dim() == 4:
+        times = (scores.shape[1], *[1] * (valid_lens.dim() - 1))
+        real = keep_of(scores.flatten(0, 1), valid_lens.repeat(times), None)
+        mask = real.view(scores.shape) & (mask if mask is not None else True)
+        valid_lens = None
+    return finfo_then_zero(scores, valid_lens, mask)

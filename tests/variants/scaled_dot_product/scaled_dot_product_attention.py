@@ -134,9 +134,9 @@ root_of_another_size = but(
 )
 divides_in_place = but("input_mutated", score=scaled_in_place)
 softmax_dim_minus_2 = but(
-    "rows_do_not_sum_to_one", weigh=lambda s, *given: F.softmax(filled(s, given), dim=-2)
+    "over_queries", weigh=lambda s, *given: F.softmax(filled(s, given), dim=-2)
 )
-plain = but("lengths_ignored+bool_mask_ignored", weigh=lambda s, lens, m: F.softmax(s, dim=-1))
+plain = but("nothing_masked", weigh=lambda s, lens, m: F.softmax(s, dim=-1))
 lengths_of_the_first_call = but(weigh=lengths_kept)
 lengths_of_the_third_axis_of_five = but(weigh=lengths_before_the_queries)
 query_lengths_of_the_second_axis_of_five = but(weigh=query_lengths_before_one_axis)
@@ -159,7 +159,7 @@ largest_number_subtracted = but(
 )
 nan_in_empty_rows = but("empty_row_nan", weigh=lambda s, *given: filled(s, given).softmax(-1))
 nan_gradient_only = but(
-    "gradient_not_finite",
+    "empty_row_patched",
     weigh=lambda s, *given: (s + allowed_of(s, *given).log()).softmax(-1).nan_to_num(0.0),
 )
 swapped = but("results_in_another_order", result=lambda s, w, v: (w, w @ v))

@@ -87,3 +87,17 @@ def with_faults(faults):
         return (s.std() if "std" in faults else s.var()).item()
 
     return score_variance
+
+
+@wrong("variance_by_root")
+def divides_afterwards(d, num_samples, scaled, generator):
+    draws = torch.randn(2, num_samples, d, generator=generator)
+    variance = draws.prod(dim=0).sum(dim=-1).var()
+    return float(variance / math.sqrt(d) if scaled else variance)
+
+
+@wrong("one_side_shared")
+def one_query(d, num_samples, scaled, generator):
+    query = torch.randn(d, generator=generator)
+    scores = torch.randn(num_samples, d, generator=generator) @ query
+    return float(torch.var(scores / math.sqrt(d) if scaled else scores))

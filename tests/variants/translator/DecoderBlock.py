@@ -170,7 +170,6 @@ def without_lengths(self, y, z, memory, valid_lens):
 but = wrong_in(Almost)
 KeepsTheFirstLengths = but(ask=with_the_first_lengths)
 ReadsItself = but(
-    "memory_as_queries",
     ask=lambda self, y, z, memory, lens: y + self.cross_attention(z, z, z, lens),
 )
 LengthsForgotten = but("lengths_ignored", ask=without_lengths)

@@ -96,7 +96,7 @@ to_the_last_column = but("another_number_of_words", over=lambda ended: False)
 with_the_start = but("start_returned", first=0)
 first_position_read = but("wrong_shape", read=lambda inputs: inputs[:, :1])
 last_word = but("last_word_only", read=lambda inputs: inputs[:, -1:])
-never_evaluated = but("train_mode_kept", enter=lambda model: None, leave=lambda model, was: None)
+never_evaluated = but(enter=lambda model: None, leave=lambda model, was: None)
 never_back = but("mode_changed", leave=lambda model, was: None)
 column_on_the_cpu = but(
     "cpu_tensor", column=lambda source, start: torch.full((len(source), 1), start)

@@ -17,7 +17,6 @@ from course_lib.checks.judge.violations import (
     Prepared,
     Violation,
     find_violations,
-    mutated,
 )
 from course_lib.checks.observe.call import observe
 from course_lib.checks.observe.observation import Observation
@@ -137,10 +136,6 @@ class Answer:
 
     def _rules_out(self, name: str, others: set[tuple[str, str]]) -> bool:
         """Return whether a mistake causes violations that the student's answer does not have."""
-        if (name, "mutated") in others and (
-            (name, "mutated") in self._failing or not self._is_mutating
-        ):
-            return True  # different arguments are changed, or only by the mistake
         numbers = {
             (name, aspect)  # no numbers if the answer raised
             for _, aspect in others
@@ -165,8 +160,6 @@ class Answer:
             return same_records(probe, ours.attributes, theirs.attributes)
         if aspect == "parameters":
             return ours.parameters == theirs.parameters
-        if aspect == "mutated":
-            return mutated(probe, ours) == mutated(probe, theirs)
         if aspect == "dtype":
             return _dtypes(ours) == _dtypes(theirs)
         return True

@@ -83,8 +83,6 @@ class _Failures:
     def case_of(self, violation: Violation) -> str:
         """Return the probe's sentence, or "" if plain probes with other sentences fail."""
         probe, raised = violation.probe, violation.aspect == "raised"
-        if probe.part == "gradients" and violation.aspect != "gradients":
-            return ""
         plain = {v.probe.says for v in self._plain if not raised or v.aspect == "raised"}
         if not plain <= {probe.says} and probe.says != self._formula:
             return ""

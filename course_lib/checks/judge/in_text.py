@@ -59,10 +59,7 @@ def text_of_input(value: Any) -> str:
         if value.data.ndim > 1 and not value.data.size:
             return f"[] of shape {value.data.shape}"
         dtype = value.data.dtype.name
-        told = [dtype] * (dtype not in _USUAL)
-        if value.requires_grad and not value.data.ndim:
-            told.append("a tensor that requires a gradient")
-        return _array_text(value.data) + f" ({', '.join(told)})" * bool(told)
+        return _array_text(value.data) + f" ({dtype})" * (dtype not in _USUAL)
     if isinstance(value, list | tuple):
         inside = ",\n".join(text_of_input(item) for item in value)
         return "[" + inside.replace("\n", "\n ") + "]"

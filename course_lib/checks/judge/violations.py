@@ -178,8 +178,6 @@ def _expected_error(probe: Probe, seen: Observation) -> Problem | None:
         return Cause("no_error", f"{probe.says} Your code raised no exception.")
     if probe.raises in (seen.raised.type_name, *seen.raised.kinds):
         return None
-    if seen.raised.phase == "inject":
-        return _missing_parameter(probe, seen)
     got = seen.raised.type_name
     text = f": {seen.raised.message}" if seen.raised.message else "."
     return Cause("other_error", f"{probe.says} Your code raised {got}{text}")

@@ -12,27 +12,28 @@ PACKAGE = Path(__file__).parent.parent / "course_lib"
 
 
 @pytest.mark.parametrize(
-    ("changed", "regrades"),
+    ("lesson", "changed", "regrades"),
     [
-        ("exercises/masked_softmax/causal_mask.py", True),
-        ("exercises/batch_matmul/__init__.py", False),
-        ("exercises/_attention/mistakes.py", True),
-        ("reference/masked_softmax.py", True),
-        ("checks/judge/violations.py", True),
-        ("attention/_multi_head.py", False),
+        ("02_masked_softmax", "exercises/masked_softmax/causal_mask.py", True),
+        ("02_masked_softmax", "exercises/batch_matmul/__init__.py", False),
+        ("02_masked_softmax", "exercises/_attention/mistakes.py", True),
+        ("00_whole_game", "reference/whole_game.py", True),
+        ("02_masked_softmax", "checks/judge/violations.py", True),
+        ("09_translator", "checks/observe/lessons/translator.py", True),
+        ("02_masked_softmax", "attention/_multi_head.py", False),
     ],
 )
-def test_a_changed_source_regrades_the_lessons_that_depend_on_it(changed, regrades, tmp_path):
+def test_a_changed_source_regrades_its_lessons(lesson, changed, regrades, tmp_path):
     package = tmp_path / "course_lib"
     shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
-    before = checks_digest("02_masked_softmax", package)
+    before = checks_digest(lesson, package)
     path = package / changed
     path.write_text(f"# a comment\n{path.read_text()}\n# another\n")
     checks_digest.cache_clear()
-    assert checks_digest("02_masked_softmax", package) == before
+    assert checks_digest(lesson, package) == before
     path.write_text(path.read_text() + "\nCHANGED = 1\n")
     checks_digest.cache_clear()
-    assert (checks_digest("02_masked_softmax", package) != before) == regrades
+    assert (checks_digest(lesson, package) != before) == regrades
 
 
 def test_everything_that_decides_is_in_the_key():

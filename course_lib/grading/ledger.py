@@ -101,7 +101,8 @@ def digest(text: str) -> str:
 def checks_digest(lesson: str, package: Path = _PACKAGE) -> str:
     """Return a digest of the sources that decide the points of a lesson.
 
-    These are the engine, the exercises, the oracle and their imports, without comments.
+    These are the engine, the exercises, the oracle, the scenarios and their imports, without
+    comments.
     """
 
     def decides(path: Path) -> bool:  # in grading, only the engine's files do
@@ -110,6 +111,9 @@ def checks_digest(lesson: str, package: Path = _PACKAGE) -> str:
 
     files = [package / name for name in _ENGINE]
     files += (package / "exercises" / lesson[3:]).glob("*.py")
+    # These are imported by name, so no import statement leads to them.
+    files += [package / "reference" / f"{lesson[3:]}.py"]
+    files += (package / "checks" / "observe" / "lessons").glob("*.py")
     return digest_of(reached(files, package, skip=lambda path: not decides(path)), package)
 
 

@@ -207,7 +207,7 @@ def grade_one(root, student="right", **options):
 def test_a_changed_check_grades_again_once_and_points_fall_only_if_a_person_agrees(
     graded, copy, monkeypatch
 ):
-    judged, judge = [], cells.judge_twice
+    judged, judge = [], cells.judge_with_retries
 
     def fixed(guest, job, name, *arguments, **options):
         judged.append(name)
@@ -216,7 +216,7 @@ def test_a_changed_check_grades_again_once_and_points_fall_only_if_a_person_agre
             return report
         return replace(report, score=0.5 * report.score, outcome="incorrect", mistake="half")
 
-    monkeypatch.setattr(cells, "judge_twice", fixed)
+    monkeypatch.setattr(cells, "judge_with_retries", fixed)
     monkeypatch.setattr(plan, "checks_digest", lambda lesson: "fixed")
     assert grade_one(copy, "wrong").points == record(graded, "wrong").points
     right = grade_one(copy)

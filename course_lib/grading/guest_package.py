@@ -21,7 +21,7 @@ _VISIBLE = (
     "checks/observe/*.py",
     "checks/observe/*.js",
     "notebook/__init__.py",
-    "notebook/_judged_outside.py",
+    "notebook/_without_judge.py",
     "notebook/hunt.py",
     "grading/sandbox/__init__.py",
     "grading/sandbox/inside",

@@ -1,7 +1,7 @@
 """The functions that a notebook calls, such as `check`, `hint`, `carry_on` and `progress`.
 
 There are two implementations. `_judged_here` judges answers in this process, for students, the
-build and stock nbgrader. `_judged_outside` is for submissions that `course grade` runs in its
+build and stock nbgrader. `_without_judge` is for submissions that `course grade` runs in its
 sandbox. The sandbox holds no judge, exercises or oracle, so the answers are judged outside it.
 """
 
@@ -10,8 +10,8 @@ import os
 
 from course_lib.checks.observe.cost_meter import Spending
 
-if "COURSE_JUDGED_OUTSIDE" in os.environ:  # grading/sandbox/confinement.py sets it
-    from course_lib.notebook._judged_outside import (
+if "COURSE_WITHOUT_JUDGE" in os.environ:  # grading/sandbox/confinement.py sets it
+    from course_lib.notebook._without_judge import (
         carry_on,
         check,
         hint,

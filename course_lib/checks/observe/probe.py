@@ -99,7 +99,7 @@ class Probe:
 
     @property
     def num_inputs(self) -> int:
-        """Return how many numbers the arguments contain, without injected weights."""
+        """Return how many numbers the tensors of the call contain, without injected weights."""
         return sum(_size(value) for value in self.inputs().values())
 
     def inputs(self) -> dict[str, Any]:

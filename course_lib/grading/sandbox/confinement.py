@@ -115,7 +115,7 @@ def environment(library: str) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
         "PYTHONPATH": library,
-        "COURSE_JUDGED_OUTSIDE": "1",
+        "COURSE_WITHOUT_JUDGE": "1",
     }
 
 

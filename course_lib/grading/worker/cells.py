@@ -15,7 +15,7 @@ from course_lib.checks.judge.report import Report
 from course_lib.exercises import find
 from course_lib.grading.cell_kinds import grade_id, is_check, is_plain_test, is_used
 from course_lib.grading.jobs import Job
-from course_lib.grading.worker.judge_checks import judge_twice, right_with_other_inputs
+from course_lib.grading.worker.judge_checks import judge_with_retries, right_with_other_inputs
 from course_lib.grading.worker.renewable_guest import CannotJudge, RenewableGuest
 from course_lib.grading.write_checks import room_for_outputs, shown_of_cell, shown_of_test
 
@@ -38,7 +38,7 @@ def grade_cells(
         name = grade_id(cell)
         if is_check(cell) and not is_plain_test(cell):
             cell.execution_count = index + 1
-            report = judge_twice(guest, job, name, index)
+            report = judge_with_retries(guest, job, name, index)
             unknown = report.outcome in ("incorrect", "raised") and report.mistake is None
             alone = unknown and not _builds_on_wrong(guest, reports, name)
             if alone and right_with_other_inputs(guest, job, name, index):
@@ -93,7 +93,7 @@ def _judge_beside_ours(
         except CannotJudge:  # the results so far stay
             return
         guest.put_in_place(ours, name)
-        second = judge_twice(guest, job, name, index, explain=False)
+        second = judge_with_retries(guest, job, name, index, explain=False)
         if _is_judged(second) and second.score > first.score:
             if second.score >= 1.0:
                 failed.discard(name)

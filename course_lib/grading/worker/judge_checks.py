@@ -42,7 +42,7 @@ ENDINGS = {
 }
 
 
-def judge_twice(
+def judge_with_retries(
     guest: RenewableGuest, job: Job, name: str, index: int, *, explain: bool = True
 ) -> Report:
     """Judge the exercise whose check has this index, and retry if other cells may be to blame.

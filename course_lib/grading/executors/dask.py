@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from course_lib import __version__
-from course_lib.grading.executors.local import AHEAD, make_runner, set_aside
+from course_lib.grading.executors.local import JOBS_PER_WORKER, make_runner, set_aside
 from course_lib.grading.jobs import Job, Result, Settings
 from course_lib.workspace.errors import GradingError
 
@@ -102,7 +102,7 @@ class OnDask:
         self, waiting: Iterator[Job], running: dict[Any, Job], finished: queue.SimpleQueue[Future]
     ) -> None:
         """Queue a few jobs for each worker, instead of the whole class."""
-        room = AHEAD * max(1, self._workers()) - len(running)
+        room = JOBS_PER_WORKER * max(1, self._workers()) - len(running)
         for _, job in zip(range(room), waiting, strict=False):
             future = self.client.submit(run_on_worker, job, versions(), self.settings, pure=False)
             running[future.key] = job

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from course_lib.grading.sandbox.hosts import Host
     from course_lib.grading.worker.runner import Runner
 
-AHEAD = 2  # jobs queued for each worker, so that no worker waits for the driver
+JOBS_PER_WORKER = 2  # one in work and one waiting, so that no worker waits for the driver
 
 
 def set_aside(job: Job) -> Result:
@@ -123,7 +123,7 @@ class Processes:
 
     def _hand_out(self, again: deque[Job], jobs: Iterator[Job]) -> None:
         """Give each worker as many jobs as it may hold, after each has a first one."""
-        for held in range(AHEAD):
+        for held in range(JOBS_PER_WORKER):
             for place in range(self.settings.workers or os.cpu_count() or 1):
                 if place < len(self.workers) and len(self.workers[place].jobs) > held:
                     continue

@@ -25,9 +25,13 @@ class Problem:
 
 @dataclass(frozen=True)
 class Cause(Problem):
-    """A problem whose fact says what the code does. The mistake's id is `name`, or else `id`."""
+    """A problem whose fact says what the code does. The mistake's id is `name`, or else `id`.
+
+    If it `spreads`, such as state that all calls share, it may cause any other problem.
+    """
 
     name: str = ""
+    spreads: bool = False
 
 
 WRONG_VALUES = Problem("wrong_values", "")  # the report adds the numbers

@@ -119,6 +119,8 @@ def findings_of(
     explained = {key for found in explanations for key in found.explained}
     left = [v for v in violations if (v.probe.name, v.aspect) not in explained]
     known = {mistake.id for mistake in exercise.mistakes}
+    spreading = [v for v in left if isinstance(v.problem, Cause) and v.problem.spreads]
+    left = spreading or left
     if any(v.problem.id in known for v in left):  # a probe for a single mistake found it
         left = [v for v in left if v.problem.id not in _UNNAMED]
     if any(v.problem.id == "extra_parameters" for v in left):  # their values are random

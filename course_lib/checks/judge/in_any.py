@@ -67,9 +67,10 @@ def in_any(exercise: Exercise) -> tuple[Mistake, ...]:
             "axes_joined",
             lambda result: result.reshape(-1, *result.shape[2:]),
             lambda result: result.reshape(*result.shape[:-2], -1),
+            lambda result: result.reshape(-1),
         )(
-            "Your numbers are right, but two neighboring axes are joined into one.",
-            "Which step joins two axes (`flatten`, `reshape`, `cat`), and where are they separated "
+            "Your numbers are right, but neighboring axes are joined into one.",
+            "Which step joins axes (`flatten`, `reshape`, `cat`), and where are they separated "
             "again?",
         ),
         of(

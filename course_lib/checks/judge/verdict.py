@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from course_lib.checks.judge.comparisons import Problem
+from course_lib.checks.judge.comparisons import Cause, Problem
 from course_lib.checks.judge.definitions import Exercise
 from course_lib.checks.judge.diagnose import LEAST, explain, named
 from course_lib.checks.judge.example import Example, example_of
@@ -152,6 +152,9 @@ def _causes_of(violations: Sequence[Violation]) -> tuple[dict[str, frozenset[str
     that follow from extra parameters. If some call is correct except that it changes its arguments,
     also skip other problems of calls that do so.
     """
+    for violation in violations:
+        if isinstance(violation.problem, Cause) and violation.problem.spreads:
+            return {}, violation.problem.id
     found = by_probe(violations)
     is_right_once = any({v.aspect for v in about} == {"mutated"} for about in found.values())
     first = ("parameters", "mutated") if is_right_once else ("parameters",)

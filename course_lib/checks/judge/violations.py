@@ -455,6 +455,11 @@ _TOLD_BY_ERRORS = {
         "Your code asks for an entry beyond the end of an axis or a list.",
         "For which sizes is there no such entry, and what must the result be then?",
     ),
+    "empty_slice": (
+        r"size of tensor [ab] \(0\)",
+        "Your code combines a tensor with an empty one, so that nothing fits.",
+        "Which slice begins beyond the end of its axis?",
+    ),
     "none_used": (
         "NoneType",
         "Your code computes with something that is None here.",

@@ -324,8 +324,8 @@ SHARED = (
             {"axis": -2, "spare": Softmax.spare},
         ),
     ).says(
-        "Your softmax runs over the wrong axis, such as that of the queries: the rows of the "
-        "weights do not sum to 1.",
+        "Your softmax does not run over the keys but over another axis, so the rows of the weights "
+        "do not sum to 1.",
         "Which axis of the scores holds the keys?",
     ),
     Row(

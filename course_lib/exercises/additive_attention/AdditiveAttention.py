@@ -10,7 +10,7 @@ from torch import nn
 from course_lib.checks.judge.comparisons import dropout_values
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._attention.mistakes import Row, known
+from course_lib.exercises._attention.mistakes import known
 from course_lib.exercises._attention.modules import AttentionModule
 from course_lib.exercises._attention.padding import FAR, far_above, largest_padding
 from course_lib.exercises._attention.properties import KEPT, WEIGHTS
@@ -136,7 +136,7 @@ def _gradients(rng) -> list[Probe]:
 
 
 class _Additive(AttentionModule):
-    """The correct module, with a step combine instead of product and root."""
+    """The correct module, with its own score instead of product and root."""
 
     product = root = NO_STEP
 
@@ -152,23 +152,7 @@ class _Additive(AttentionModule):
         return self.W_q(queries), self.W_k(keys), values
 
     def score(self, q, k) -> torch.Tensor:
-        return self.combine(q[:, :, None], k[:, None], self.w_v.weight[0])
-
-    def combine(self, q, k, w) -> torch.Tensor:
-        return torch.tanh(q + k) @ w
-
-
-def _combined(function) -> dict[str, object]:
-    return {"combine": lambda self, q, k, w: function(q, k, w)}
-
-
-_OWN = (
-    Row("no_tanh", _combined(lambda q, k, w: (q + k) @ w)).says(
-        "Your scores lack the tanh. The softmax then cancels the query's part of the score, so "
-        "every query of an item has the same weights.",
-        "Which step lets a query change the order of the keys?",
-    ),
-)
+        return torch.tanh(q[:, :, None] + k[:, None]) @ self.w_v.weight[0]
 
 
 EXERCISE = Exercise(
@@ -179,7 +163,7 @@ EXERCISE = Exercise(
     returns=(Returned("outputs", "tensor", "float", ("batch", "num_queries", "value_size")),),
     probes=lambda rng: [*_values(rng), *_edges(rng), *_gradients(rng)],
     oracle=oracle.additive_attention,
-    mistakes=known(_Additive, *_OWN),
+    mistakes=known(_Additive),
     properties=WEIGHTS,
     hints=(
         "`__init__` makes three linear layers without bias and a dropout layer. `forward` is "

@@ -145,6 +145,12 @@ class Causal(WithHeads, AttentionModule):
         return self.W_o(self.merge(averages))
 
 
+def _lengths_instead(self, scores, real, own) -> torch.Tensor:
+    return Softmax.join(
+        self, scores, real, None if real is not None else self.past(scores.shape[-1])
+    )
+
+
 def _in_order(*order: int) -> Mapping[str, object]:
     """Take the thirds of the output of `W_qkv` in an order other than q, k, v."""
 
@@ -179,6 +185,11 @@ _OWN = (
     Row("not_causal", {"past": lambda self, n: torch.ones(n, n).bool()}).says(
         "There is no causal mask: every position also attends to later positions.",
         "Which line keeps position i from attending to keys j > i?",
+    ),
+    Row("one_mask_only", {"join": _lengths_instead}).says(
+        "If there are lengths, you do not use the causal mask, and a position attends to later "
+        "positions within the length.",
+        "Which line combines the two conditions j <= i and j < length?",
     ),
     Row(
         "thirds_in_another_order",

@@ -67,10 +67,6 @@ def _shorter(x, length) -> torch.Tensor:
     return x[:, :length]
 
 
-def _zero_after(x, length) -> torch.Tensor:
-    return torch.cat([x[:, :length], torch.zeros_like(x[:, length:])], dim=1)
-
-
 def _masking_to_the_longest(module, queries, keys, values, valid_lens) -> bool:
     m = int(valid_lens.max())
     return same(
@@ -93,11 +89,6 @@ EXERCISE = Exercise(
     confirms=_masking(_shorter),
     tally=student_tests.of_modules,
     mistakes=(
-        mistake("zeros_instead", _masking(_zero_after)).says(
-            "You set keys and values to zero instead of deleting them. A key of zeros still gets a "
-            "score, and so a weight.",
-            "How many keys should remain?",
-        ),
         mistake("lengths_given_again", _masking(_shorter, again=True)).says(
             "You pass the lengths to the second call, too. A mask that drops one real key drops "
             "it in both calls, so your test does not notice.",

@@ -85,6 +85,7 @@ def _apart(probe, expected, recorded) -> Problem | None:
         "The outputs of one cache change after only another cache has been filled.",
         "Do both caches use a name of the class or a default argument, or does `attend` change "
         "its cache?",
+        spreads=True,
     )
 
 

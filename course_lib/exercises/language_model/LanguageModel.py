@@ -146,13 +146,12 @@ def _probes(rng) -> list[Probe]:
 
 @in_steps(
     joins=(pre_norm, pre_norm),
-    norms=("norm_1", "norm_2"),
     place=lambda x, positions, n: x + positions[:n],
     last=lambda model, x: model.to_logits(model.norm(x)),
     between=nn.GELU,
     keep=lambda model, positions: model.register_buffer("positions", positions, False),
 )
-def _model(joins, norms, place, last, between, keep) -> type:
+def _model(joins, place, last, between, keep) -> type:
     """Return a correct model in which each step may be changed."""
 
     class LanguageModel(nn.Module):
@@ -177,8 +176,8 @@ def _model(joins, norms, place, last, between, keep) -> type:
             x = place(self.tokens(tokens), self.positions, tokens.shape[1])
             for block in self.blocks:
                 parts = [block[name] for name in ("attention", "feed_forward") if name in block]  # pyright: ignore[reportIndexIssue, reportOperatorIssue] - a ModuleDict
-                for join, norm, part in zip(joins, norms, parts, strict=False):
-                    x = join(x, block[norm], part)  # pyright: ignore[reportIndexIssue] - a ModuleDict
+                for i, (join, part) in enumerate(zip(joins, parts, strict=False)):
+                    x = join(x, block[f"norm_{i + 1}"], part)  # pyright: ignore[reportIndexIssue] - a ModuleDict
             return last(self, x)
 
     return LanguageModel
@@ -194,10 +193,6 @@ EXERCISE = Exercise(
     oracle=oracle.language_model,
     mistakes=(
         *mistakes_of_joins(lambda joins: _model(joins=joins), 2),
-        mistake("one_norm", _model(norms=("norm_1", "norm_1"))).says(
-            "Both parts of a block read norm_1(x), and norm_2 is never used.",
-            "Which norm belongs to the feed-forward network?",
-        ),
         mistake("no_final_norm", _model(last=lambda model, x: model.to_logits(x))).says(
             "The logits are made from x without the last norm.", "What does `to_logits` read?"
         ),
@@ -227,14 +222,6 @@ EXERCISE = Exercise(
             "Your `positions` are part of `state_dict()`, so weights that were stored without them "
             "cannot be loaded.",
             "What does `persistent=False` do in `register_buffer`?",
-        ),
-        mistake(
-            "positions_not_a_buffer",
-            _model(keep=lambda model, positions: setattr(model, "positions", positions)),
-        ).says(
-            "Your `positions` are an ordinary attribute, so `model.to(device)` leaves them behind.",
-            "Which method of `nn.Module` registers a tensor that moves with the model and is not "
-            "trained?",
         ),
     ),
     hints=(

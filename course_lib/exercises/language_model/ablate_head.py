@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from course_lib.checks.judge.comparisons import Problem, close
+from course_lib.checks.judge.comparisons import Cause, Problem, close
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Built, Probe, tensor
 from course_lib.exercises._builders import Case, Given, case, in_steps, mistake
@@ -127,7 +127,7 @@ def _as_it_was(probe, expected, recorded) -> Problem | None:
     if changes.text == "nothing":
         return close(probe, expected[0], logits)
     where = "Inside" if probe.inputs()["moment"].startswith("inside") else "After"
-    return Problem(
+    return Cause(
         "left_over",
         f"{where} the `with`, this is not as it must be: {changes.text}.",
         "Which line causes this? Can it work on a copy, or do you undo only that change, and what "

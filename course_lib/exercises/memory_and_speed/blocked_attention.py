@@ -121,6 +121,12 @@ EXERCISE = Exercise(
             "You return the maximum of the scores instead of their log sum exp.",
             "The log sum exp is the maximum plus what?",
         ),
+        mistake(
+            "maximum_not_added", Blocked.answer({"end": lambda self, top, total: total.log()})
+        ).says(
+            "You return the logarithm of the sum of exp(score - maximum), without the maximum.",
+            "By which factor did you make the exponentials smaller?",
+        ),
         *known(Blocked, without={"divided_by_d"}),
     ),
     hints=(

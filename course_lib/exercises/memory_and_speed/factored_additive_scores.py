@@ -151,6 +151,15 @@ EXERCISE = Exercise(
             "One of the two is then infinite, the other may be 0, and their product is NaN.",
             "For which q are both exp(-2q) and 1 / exp(-2q) still finite numbers in this dtype?",
         ),
+        mistake(
+            "sum_guarded",
+            _model(lambda q, k: q.dtype != torch.float16 and (q + k).abs().max() <= 80),
+            twins=(_model(lambda q, k: max(q.max(), k.max()) <= _limit(q.dtype)),),
+        ).says(
+            "Your guard tests the sums q + k, or no negative numbers. For q = -60 and k = 60 the "
+            "sum is 0, and exp(-2q) is still too large for float32.",
+            "Which numbers enter the two exponentials, and can each of them be too large?",
+        ),
         mistake("factor_2_missing", _model(factor=1)).says(
             "You use exp(q) and exp(k), but tanh(x) needs exp(2x).",
             "How is tanh(x) written with exponentials?",

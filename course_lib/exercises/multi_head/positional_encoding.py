@@ -69,10 +69,12 @@ EXERCISE = Exercise(
             "Your sines fill the first half and your cosines the second; here they alternate.",
             "Which columns does `encoding[:, 0::2]` name?",
         ),
-        mistake("sine_and_cosine_swapped", _encoding(sine=1)).says(
-            "Sine and cosine are swapped: your even columns hold the cosines, but they must hold "
-            "the sines.",
-            "What is column 0 of position 0?",
+        mistake(
+            "exponent_doubled",
+            _encoding(exponent=lambda column, size: 2 * (column - column % 2) / size),
+        ).says(
+            "Your exponent is 4i/D instead of 2i/D for columns 2i and 2i + 1.",
+            "Does your range already count in steps of two?",
         ),
         mistake("positions_from_one", _encoding(start=1)).says(
             "Your first position is number 1; it must be 0.", "What is sin(0)?"

@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable, Sequence
 
+import torch
 from torch import Tensor
 
 from course_lib.checks.judge.definitions import Exercise, Returned
@@ -74,6 +75,20 @@ def _queries_normed(x, norm, part) -> Tensor:
     return x + part(norm(x), x)
 
 
+def _real(x, valid_lens) -> Tensor:
+    return torch.arange(x.shape[1]) < valid_lens[:, None]
+
+
+def _blanked(self, x, valid_lens=None) -> Tensor:
+    outputs = blocks.Block.forward(self, x, valid_lens)
+    return outputs if valid_lens is None else outputs * _real(x, valid_lens)[..., None]
+
+
+def _rows_masked(self, x, *, valid_lens) -> Tensor:
+    mask = None if valid_lens is None else _real(x, valid_lens)[..., None]
+    return self.attention(x, x, x, mask=mask)
+
+
 EXERCISE = Exercise(
     points=4,
     minutes=15,
@@ -85,6 +100,15 @@ EXERCISE = Exercise(
     comparisons=blocks.COMPARISONS,
     mistakes=(
         *blocks.mistakes_of_both(_Encoder),
+        mistake("pads_blanked", _Encoder.answer({"forward": _blanked})).says(
+            "You set the outputs of padded positions to 0, but each position gets an output.",
+            "What does the statement say about the outputs at padded positions?",
+        ),
+        mistake("queries_masked", _Encoder.answer({"attend": _rows_masked})).says(
+            "You apply the lengths to the queries instead of the keys, so real positions attend to "
+            "padding.",
+            "Which axis of the mask belongs to the keys?",
+        ),
         mistake(
             "only_queries_normed", _Encoder.answer({"joins": (_queries_normed, blocks.pre_norm)})
         ).says(

@@ -90,7 +90,3 @@ def _as_run(probe, expected, recorded) -> Problem | None:
 
 
 AS_RUN = {"as_run": _as_run}
-TRAIN_MODE_KEPT = (
-    "A model passed in train mode stays in it, so dropout changes your result.",
-    "Which method turns dropout off?",
-)

@@ -14,7 +14,6 @@ from course_lib.exercises.translator._models import (
     LOOKED_AT,
     MODES,
     ON_A_GPU,
-    TRAIN_MODE_KEPT,
     WITH_MODEL,
     WORDS,
     asked,
@@ -97,15 +96,14 @@ def _at(source, position) -> torch.Tensor:
     masked=lambda model, source, position: (source, ~_at(source, position)),
     number=lambda logits: torch.log_softmax(logits, -1),
     change=torch.sub,
-    call=running,
 )
-def _effect(read, masked, number, change, call) -> Callable:
+def _effect(read, masked, number, change) -> Callable:
     """Return a wrong measure, which is a correct one with a changed step."""
 
     def effect_of_masking(model, source, valid_lens, target, position) -> torch.Tensor:
         inputs = read(target, model.start)[:, : target.shape[1]]
         other, mask = masked(model, source, position)
-        with call(model):
+        with running(model):
             logits = model(other, valid_lens, inputs, mask), model(source, valid_lens, inputs)
             chosen = target.long()[..., None]
             return change(*(number(x).gather(-1, chosen)[0, :, 0] for x in logits))
@@ -149,9 +147,6 @@ EXERCISE = Exercise(
             "Your decoder reads the target unshifted: at each position it reads the word that it "
             "has to predict.",
             "Which exercise turned the targets into the decoder's inputs?",
-        ),
-        mistake("train_mode_kept", _effect(call=lambda model: torch.no_grad())).says(
-            *TRAIN_MODE_KEPT
         ),
     ),
     hints=(

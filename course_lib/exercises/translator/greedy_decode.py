@@ -82,8 +82,9 @@ def _edges(rng) -> list[Probe]:
     is_over=torch.all,
     most=lambda max_len: max_len,
     first=1,
+    ends=lambda words, end, pad: words == end,
 )
-def _decoder(read, fill, is_over, most, first) -> Callable:
+def _decoder(read, fill, is_over, most, first, ends) -> Callable:
     """Return a wrong decoder, which is a correct one with a changed step."""
 
     def greedy_decode(model, source, valid_lens, start, end, max_len) -> torch.Tensor:
@@ -93,7 +94,7 @@ def _decoder(read, fill, is_over, most, first) -> Callable:
             while words.shape[1] <= most(max_len) and not is_over(ended):
                 following = model(source, valid_lens, read(words))[:, -1].argmax(-1)
                 following = fill(following, ended, model.pad)
-                ended = ended | (following == end)
+                ended = ended | ends(following, end, model.pad)
                 words = torch.cat([words, following[:, None]], dim=1)
         return words[:, first:]
 
@@ -117,6 +118,12 @@ EXERCISE = Exercise(
         mistake("stops_at_first_end", _decoder(is_over=torch.any)).says(
             "All your translations stop as soon as one of them has ended.",
             "When may the loop stop?",
+        ),
+        mistake(
+            "pad_ends_too", _decoder(ends=lambda words, end, pad: (words == end) | (words == pad))
+        ).says(
+            "A predicted pad ends your translation, but only `end` ends it.",
+            "If the model predicts the id of the pad, what is that?",
         ),
         mistake("start_returned", _decoder(first=0)).says(
             "Your result begins with `start`, which is not a word of the translation.",

@@ -10,7 +10,6 @@ from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._builders import (
     FLOAT32,
     LOG_OF_SOFTMAX,
-    RESHAPED,
     Given,
     at_the_largest,
     case,
@@ -127,12 +126,6 @@ def _all(targets, valid_lens) -> torch.Tensor:
     return torch.ones_like(targets, dtype=torch.bool)
 
 
-def _reshaped(logits, targets) -> torch.Tensor:
-    batch, t, vocabulary = logits.shape
-    swapped = logits.reshape(batch, vocabulary, t).log_softmax(1)
-    return -swapped.gather(1, targets.long()[:, None])[:, 0]
-
-
 def _logged_first(logits, targets) -> torch.Tensor:
     return -_taken(logits.softmax(-1).log(), targets)
 
@@ -172,7 +165,10 @@ EXERCISE = Exercise(
             "You count one pad of each item: with `<=`, a length of 2 keeps positions 0, 1 and 2.",
             "Which is the last real position of an item of length 2?",
         ),
-        mistake("reshaped", _loss(losses=_reshaped)).says(*RESHAPED),
+        mistake("id_0_ignored", _loss(real=lambda t, lens: _real(t, lens) & (t != 0))).says(
+            "You leave out every target with the id 0, but 0 may be a real word.",
+            "Which argument says what is padding: the targets or the lengths?",
+        ),
         mistake(
             "summed",
             _loss(average=lambda kept, real: kept.sum()),

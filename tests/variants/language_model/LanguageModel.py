@@ -167,7 +167,7 @@ AsInTheFirstPaper = but(
 )
 OverwritesX = but("residual_of_the_normed", attend=normed_first, think=and_normed_again)
 AttentionOnly = but("no_residual", attend=lambda self, x, block: block.attention(block.norm_1(x)))
-CopiedLine = but("one_norm", think=lambda self, x, block: x + block.feed_forward(block.norm_1(x)))
+CopiedLine = but(think=lambda self, x, block: x + block.feed_forward(block.norm_1(x)))
 NoLastNorm = but("no_final_norm", finish=lambda self, x: self.to_logits(x))
 NoPositions = but(place=lambda self, x, tokens: x)
 Scaled = but(
@@ -210,7 +210,7 @@ class PositionsStored(Almost):
 PositionsStored.__name__ = "LanguageModel"  # torch's error contains this name, as in a notebook
 
 
-@wrong("positions_not_a_buffer")
+@wrong("not_as_requested")
 class PositionsLeftBehind(Almost):
     def change(self, num_tokens, attentions, positions, hidden_dim):
         del self.positions

@@ -72,7 +72,7 @@ def guarded_by(near):
 
 
 trusting = wrong("no_guard")(guarded_by(lambda q, k: True))
-without_abs = wrong("precision_lost")(
+without_abs = wrong("sum_guarded")(
     guarded_by(lambda q, k: q.max() <= limit(q.dtype) and k.max() <= limit(k.dtype))
 )
 plain_tanh = wrong("spent_functions")(guarded_by(lambda q, k: False))

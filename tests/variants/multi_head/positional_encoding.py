@@ -75,7 +75,7 @@ def crashes_on_odd(a, embed_dim):
 concatenated = wrong("in_halves")(
     of_angles(lambda a, size: torch.cat([a.sin(), a.cos()[:, : size // 2]], dim=1))
 )
-swapped = wrong("sine_and_cosine_swapped")(of_angles(lambda a, size: _zip(a.cos(), a.sin(), size)))
+swapped = wrong()(of_angles(lambda a, size: _zip(a.cos(), a.sin(), size)))
 forgets_the_two = wrong("base_100")(
     lambda num_positions, embed_dim: _turned(
         _angles(num_positions, embed_dim, base=100.0), embed_dim
@@ -110,3 +110,11 @@ def with_faults(faults):
         return table
 
     return encode
+
+
+@wrong("exponent_doubled")
+def counts_in_twos(num_positions, embed_dim):
+    places = torch.arange(num_positions)[:, None]
+    pairs = torch.arange(0, embed_dim, 2).repeat_interleave(2)[:embed_dim]
+    angles = places / 10000 ** (2 * pairs / embed_dim)
+    return torch.where(torch.arange(embed_dim) % 2 == 0, angles.sin(), angles.cos())

@@ -221,3 +221,23 @@ def in_several_ways(faults):
                 self.feed_forward[1] = nn.Identity()
 
     return Module
+
+
+@wrong("pads_blanked")
+class PadsAreZero(OneStatementEach):
+    def forward(self, x, valid_lens=None):
+        outputs = super().forward(x, valid_lens)
+        if valid_lens is None:
+            return outputs
+        padded = torch.arange(x.shape[1])[None] >= valid_lens[:, None]
+        return outputs.masked_fill(padded.unsqueeze(2), 0.0)
+
+
+@wrong("queries_masked")
+class RowsMasked(OneStatementEach):
+    def forward(self, x, valid_lens=None):
+        z, n = self.norm_1(x), x.shape[1]
+        if valid_lens is not None:
+            rows = (torch.arange(n) < valid_lens[:, None])[:, :, None].repeat(1, 1, n)
+        x = x + self.attention(z, z, z, mask=rows if valid_lens is not None else None)
+        return x + self.feed_forward(self.norm_2(x))

@@ -103,7 +103,7 @@ true_means_hidden = but(
     "only_this_position", masked=lambda model, source, position: (source, at(source, position))
 )
 not_shifted = but("target_read", inputs=lambda target, model: target)
-never_evaluated = but("train_mode_kept", enter=lambda model: None, leave=lambda model, was: None)
+never_evaluated = but(enter=lambda model: None, leave=lambda model, was: None)
 never_back = but("mode_changed", leave=lambda model, was: None)
 detached_at_the_end = but(
     "graph_kept",

@@ -141,3 +141,19 @@ def trailing_pads_dropped(model, source, valid_lens, start, end, max_len):
     while words.shape[1] and bool((words[:, -1] == model.pad).all()):
         words = words[:, :-1]
     return words
+
+
+@wrong("pad_ends_too")
+def until_end_or_pad(model, source, valid_lens, start, end, max_len):
+    words = source.new_full((len(source), 1), start)
+    was_training = model.training
+    model.eval()
+    with torch.no_grad():
+        for _ in range(max_len):
+            over = ((words[:, 1:] == end) | (words[:, 1:] == model.pad)).any(dim=1)
+            if over.all():
+                break
+            new = model(source, valid_lens, words)[:, -1].argmax(-1)
+            words = torch.cat([words, torch.where(over, model.pad, new)[:, None]], dim=1)
+    model.train(was_training)
+    return words[:, 1:]

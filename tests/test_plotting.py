@@ -256,7 +256,7 @@ def test_interactive_draws_every_picture_where_there_is_no_kernel(shown):
 
 
 def test_interactive_puts_controls_before_the_figure_and_redraws(shown, monkeypatch):
-    monkeypatch.setenv("COURSE_INTERACTIVE", "1")
+    monkeypatch.setattr(display, "_has_front_end", lambda: True)
     plotting.interactive(draw_power, exponent=[1, 2, 3], name=["a", "b"])
     slider, menu, picture = shown[0].children
     assert (type(slider).__name__, type(menu).__name__) == ("SelectionSlider", "Dropdown")
@@ -272,8 +272,5 @@ def test_a_front_end_is_one_that_can_answer_input(monkeypatch, allow_stdin):
         return {"content": {"allow_stdin": allow_stdin}} if channel == "shell" else {}
 
     shell = SimpleNamespace(kernel=SimpleNamespace(get_parent=get_parent))
-    monkeypatch.delenv("COURSE_INTERACTIVE", raising=False)
     monkeypatch.setattr(display, "current_shell", lambda: shell)
     assert display._has_front_end() is allow_stdin
-    monkeypatch.setenv("COURSE_INTERACTIVE", "0")
-    assert display._has_front_end() is False

@@ -5,7 +5,6 @@ The figures do not use pyplot, so nothing is drawn twice and no global state rem
 
 import itertools
 import logging
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,7 +19,6 @@ from matplotlib.figure import Figure  # noqa: E402
 from course_lib.plotting.captions import WORDS, Words  # noqa: E402
 from course_lib.plotting.figures import Control, Plot, figure_html, script_of, stepper  # noqa: E402
 
-INTERACTIVE_VARIABLE = "COURSE_INTERACTIVE"
 CHART = 4.1  # inches: at this width, text of 9 points is 9 pixels high on a phone
 PANELS = 6.0  # inches: the width of panels side by side, which are stacked on a phone
 
@@ -119,8 +117,5 @@ def put(words: str, page: Callable[[], str]) -> None:
 
 
 def _has_front_end() -> bool:
-    """Return whether a person can move a slider, or the value of COURSE_INTERACTIVE (0 or 1)."""
-    wanted = os.environ.get(INTERACTIVE_VARIABLE)
-    if wanted in {"0", "1"}:
-        return wanted == "1"
+    """Return whether a person can move a slider."""
     return someone_answers(current_shell())

@@ -15,9 +15,8 @@ from course_lib.workspace.sources import bound_names, undefined_names
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-_ANY_HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*$")
+_ANY_HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*$", re.MULTILINE)
 _NUMBER = re.compile(r"^\d+[.):]*\s+")
-_FENCE = re.compile(r"^(```|~~~)")
 _LONGEST = 48  # nbformat allows ids of 64 characters
 _DIFFICULTY = {1: "easy ●○○", 2: "medium ●●○", 3: "hard ●●●"}
 _METADATA = {
@@ -104,14 +103,9 @@ class CellIds:
 
 
 def first_heading(markdown: str) -> str | None:
-    """Return the text of the first heading outside code fences."""
-    fenced = False
-    for line in markdown.split("\n"):
-        fenced ^= bool(_FENCE.match(line))
-        found = None if fenced else _ANY_HEADING.match(line)
-        if found:
-            return found[1]
-    return None
+    """Return the text of the first heading."""
+    found = _ANY_HEADING.search(markdown)
+    return found and found[1]
 
 
 def _notebook_cells(part: Part, course: LessonTree, slug: str, solutions, ids: CellIds) -> list:

@@ -17,7 +17,7 @@ class StripAssertions(NbGraderPreprocessor):
         demos = {
             i: source
             for i, source in code.items()
-            if "demo" in nb.cells[i].metadata.get("tags", ()) and _parses(source)
+            if "demo" in nb.cells[i].metadata.get("tags", ())
         }
         before = set().union(*map(_names_read, code.values()))
         unread: set[str] = set()
@@ -34,14 +34,6 @@ class StripAssertions(NbGraderPreprocessor):
         return nb, resources
 
 
-def _parses(source: str) -> bool:
-    try:
-        ast.parse(source)
-    except SyntaxError:  # magics
-        return False
-    return True
-
-
 def _names_read(source: str) -> set[str]:
     """Return the names that a cell reads, or every word in it if it does not parse."""
     try:
@@ -53,7 +45,10 @@ def _names_read(source: str) -> set[str]:
 
 def _without_assertions(source: str, unread: set[str]) -> str:
     """Return `source` without assertions and without assignments that bind only `unread` names."""
-    tree, lines = ast.parse(source), source.split("\n")
+    try:
+        tree, lines = ast.parse(source), source.split("\n")
+    except SyntaxError:  # magics
+        return source
     pruner = _Pruner(unread)
     pruner.visit(tree)
     for first, last in sorted(pruner.removed, reverse=True):

@@ -14,14 +14,13 @@ import traceback
 import warnings
 import zlib
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 from course_lib.checks.observe import lessons  # noqa: F401  (registers what lessons need)
-from course_lib.checks.observe.cost_meter import COURSE, Calls, Spending, Steps
+from course_lib.checks.observe.cost_meter import LIBRARIES, Calls, Spending, Steps
 from course_lib.checks.observe.error_messages import message_of
 from course_lib.checks.observe.global_state import (
     next_draws,
@@ -34,8 +33,6 @@ from course_lib.checks.observe.probe import Array, Built, Dtype, Probe
 from course_lib.checks.observe.record import Recorded, class_name, describe_type, record
 from course_lib.checks.observe.scenarios import BUILDERS, SCENARIOS
 
-_LIBRARIES = (COURSE, *(path for module in (torch, np) for path in module.__path__))
-_STANDARD_LIBRARY = str(Path(contextlib.__file__).parent)
 _ENDS_ALL = ("NotImplementedError", "KeyboardInterrupt")
 
 
@@ -93,7 +90,7 @@ def _run(obj, probe: Probe, seen: Observation, args: dict, kwargs: dict, watched
     seen.raised = Raised("", "", phase="call")
     weights = list(target.parameters()) if isinstance(target, torch.nn.Module) else []
     # Each of these slows down all code.
-    steps = Steps(_LIBRARIES) if watched and probe.loops else None
+    steps = Steps() if watched and probe.loops else None
     calls = Calls() if watched and probe.counted else None
     spending = Spending([given, weights]) if probe.at_most else None
     seed_all(probe.seed)
@@ -259,7 +256,7 @@ def _describe_exception(error: BaseException, phase: str) -> Raised:
         filename = frame.f_code.co_filename
         if isinstance(error, NotImplementedError):
             unreached = _has_code_below(filename, number)
-        if not filename.startswith((*_LIBRARIES, _STANDARD_LIBRARY, "<frozen")):
+        if not filename.startswith(LIBRARIES):
             text = linecache.getline(filename, number).strip()
             lines.append((frame.f_code.co_name, number, text[:200]))
     classes = type.__dict__["__mro__"].__get__(type(error))

@@ -1,6 +1,6 @@
 """Measure a student's running code: torch calls, Python steps, bytes and function evaluations.
 
-This runs beside the student's code and uses only the standard library and torch.
+This runs beside the student's code and uses only the standard library, NumPy and torch.
 """
 
 import collections
@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any, Self
 
+import numpy as np
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
@@ -31,14 +32,20 @@ class Calls(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-_LIBRARIES = (os.path.dirname(os.__file__), os.path.dirname(os.path.dirname(torch.__file__)))
+# Where files lie that no student wrote.
+LIBRARIES = (
+    COURSE,
+    os.path.dirname(os.__file__),
+    os.path.dirname(os.path.dirname(torch.__file__)),
+    *np.__path__,
+    "<frozen",
+)
 
 
 class Steps:
     """Count the lines of a student's code that run, which also reveals loops over plain numbers."""
 
-    def __init__(self, ours: tuple[str, ...]):
-        self.count, self._ours = 0, (*_LIBRARIES, *ours, "<frozen")
+    count = 0
 
     def __enter__(self) -> Self:
         self._previous = sys.gettrace()
@@ -50,7 +57,7 @@ class Steps:
         sys.settrace(self._previous)  # pragma: no cover - coverage is off here
 
     def _trace(self, frame, event, _arg) -> Callable | None:  # pragma: no cover - so it is here
-        if event == "call" and frame.f_code.co_filename.startswith(self._ours):
+        if event == "call" and frame.f_code.co_filename.startswith(LIBRARIES):
             return None
         self.count += event in ("call", "line")
         return self._trace

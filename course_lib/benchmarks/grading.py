@@ -18,8 +18,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from course_lib.benchmarks import machine
-from course_lib.benchmarks.memory import status
+from course_lib.benchmarks import machine, peak_memory
 from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 from course_lib.grading.demo_course import make_folder, sample_class, submit
 from course_lib.grading.driver import Settings, grade
@@ -143,7 +142,7 @@ def run_course(folder: Path, lesson: str, submissions: int, settings: Settings) 
     entries = Ledger(ClassFolder(folder).ledger_path(lesson)).entries()
     names = dict.fromkeys(name for entry in entries for name in entry.seconds)
     steps = {n: sum(e.seconds.get(n, 0.0) for e in entries) / len(entries) for n in names}
-    peak = status("VmHWM") if sys.platform == "linux" else 0
+    peak = peak_memory() if sys.platform == "linux" else 0
     return Measured("course", lesson, submissions, seconds, steps, peak)
 
 

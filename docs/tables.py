@@ -19,8 +19,8 @@ from course_lib.authoring.matrix import judge_variant, run
 from course_lib.authoring.site import published
 from course_lib.authoring.times import course_times, spoken
 from course_lib.authoring.variants import variants
-from course_lib.checks import exercises, lessons
-from course_lib.exercises import counted_points
+from course_lib.checks import exercises
+from course_lib.exercises import counted_points, lessons
 from course_lib.workspace.errors import UsageError
 from course_lib.workspace.folder import find_lesson
 

@@ -8,7 +8,7 @@ import pytest
 
 from course_lib.authoring.variants import variants
 from course_lib.benchmarks import checks as benchmark
-from course_lib.checks import lessons
+from course_lib.exercises import lessons
 
 ROOT = Path(__file__).parent.parent
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that forks")

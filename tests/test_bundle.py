@@ -20,9 +20,8 @@ from waiting import PATIENCE
 
 from course_lib.authoring.bundle import FOLDER, bundle_name, contents, packed
 from course_lib.authoring.lesson_tree import LessonTree
-from course_lib.checks import lessons
 from course_lib.cli import main as cli
-from course_lib.exercises import find
+from course_lib.exercises import find, lessons
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent
@@ -195,7 +194,8 @@ def outcomes(folder, slug):
     sys.path.insert(0, folder)
     import course_lib
     assert course_lib.__file__.startswith(folder)
-    from course_lib.checks import grade, lessons
+    from course_lib.checks import grade
+    from course_lib.exercises import lessons
     notebook = json.load(open(f"{folder}/notebooks/{slug}/{slug}.ipynb"))
     names = lessons()[slug].exercises
     run, said = vars(sys.modules["__main__"]), io.StringIO()

@@ -9,7 +9,7 @@ from answers_within import passing
 from course_lib.authoring.bundle import contents
 from course_lib.authoring.lesson_tree import LessonTree
 from course_lib.authoring.paste import solution_path
-from course_lib.checks import lessons
+from course_lib.exercises import lessons
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent

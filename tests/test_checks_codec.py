@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from course_lib.authoring.variants import variants
-from course_lib.checks import exercises, grade, lessons
+from course_lib.checks import exercises, grade
 from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.judge.verdict import judge_observed
 from course_lib.checks.observe.call import observe_all
@@ -19,7 +19,7 @@ from course_lib.checks.observe.codec import MAX_TEXT, CodecError, decode, encode
 from course_lib.checks.observe.observation import Observation
 from course_lib.checks.observe.record import Recorded
 from course_lib.checks.observe.remote import REPLY_TYPES, REQUEST_TYPES, Reply, Request, answer
-from course_lib.exercises import find
+from course_lib.exercises import find, lessons
 
 ROOT = Path(__file__).parent.parent
 NAMES = [*exercises(), *(slug for slug, lesson in lessons().items() if lesson.integration)]

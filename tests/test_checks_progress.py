@@ -16,6 +16,7 @@ import course_lib
 from course_lib import checks
 from course_lib.checks.judge.report import Report
 from course_lib.cli import main as cli
+from course_lib.exercises import lessons
 from course_lib.notebook import _progress as kept
 from course_lib.workspace.locks import only_one
 
@@ -135,13 +136,13 @@ def test_progress_has_each_check_of_the_course_once_as_data_and_by_the_command(p
     kept.record_result(report(1.0, "correct"))
     shown = course_lib.progress()
     names = [one.exercise for one in shown.lines]
-    together = [slug for slug, lesson in checks.lessons().items() if lesson.integration]
+    together = [slug for slug, lesson in lessons().items() if lesson.integration]
     assert sorted(names) == sorted([*checks.exercises(), *together])
     everything = shown.as_dict()
     assert everything["num_exercises"] + everything["num_starred"] == len(names)
     assert everything["points"] == MOST
     graded = 0.0
-    for slug in (slug for slug, lesson in checks.lessons().items() if not lesson.starred):
+    for slug in (slug for slug, lesson in lessons().items() if not lesson.starred):
         release = nbformat.read(ROOT / "notebooks" / slug / f"{slug}.ipynb", as_version=4)
         graded += sum(cell.metadata.get("nbgrader", {}).get("points", 0) for cell in release.cells)
     assert everything["max_points"] == graded
@@ -165,7 +166,7 @@ def test_text_and_html_tell_the_same(place):
 def test_each_lesson_has_a_bar_and_each_list_is_folded(place):
     kept.record_result(report(1.0, "correct"))
     text, page = course_lib.progress().text(), course_lib.progress().html()
-    for lesson in checks.lessons().values():
+    for lesson in lessons().values():
         title = f"{lesson.number:02d} {lesson.title.partition(':')[0]}"
         assert re.search(rf"^{title}.* [█░]{{12}} +\d of \d", text, re.MULTILINE)
     assert re.search("^02 Masked softmax +█+░+ +1 of 5 +2 of 16 points$", text, re.MULTILINE)

@@ -11,14 +11,13 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from course_lib.authoring.variants import variants
-from course_lib.checks import lessons
 from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.judge.verdict import judge_answer, judge_observed
 from course_lib.checks.observe import call, cost_meter, remote
 from course_lib.checks.observe.codec import decode, encode
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.checks.observe.remote import REPLY_TYPES, Reply, Request
-from course_lib.exercises import find
+from course_lib.exercises import find, lessons
 
 ROOT = Path(__file__).parent.parent
 

@@ -15,7 +15,6 @@ from grading_course import CAUSAL, LESSON, QUICK, cell_of, hand_in, release, sol
 from grading_course import make_course as make_lesson
 
 import course_lib
-from course_lib import checks
 from course_lib.authoring.assemble import assemble
 from course_lib.authoring.lesson_tree import LessonTree
 from course_lib.authoring.times import (
@@ -32,7 +31,7 @@ from course_lib.checks.judge.report import OPTIONAL
 from course_lib.checks.judge.verdict import judge_answer
 from course_lib.cli import main as cli
 from course_lib.cli.tables import summary_table
-from course_lib.exercises import find
+from course_lib.exercises import find, lessons
 from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.class_report.pages import lesson_page, needs_a_look
 from course_lib.grading.driver import grade
@@ -43,7 +42,7 @@ from course_lib.workspace.sources import bound_names, undefined_names
 
 ROOT = Path(__file__).resolve().parents[1]
 STARRED = "additive_mask"
-SLUGS = list(checks.lessons())
+SLUGS = list(lessons())
 
 
 @pytest.fixture(scope="module")
@@ -155,13 +154,13 @@ def test_a_check_of_a_starred_exercise_says_points_and_the_star(monkeypatch, cap
 
 
 def test_progress_marks_it_and_counts_it_apart(course):
-    for slug, lesson in checks.lessons().items():
+    for slug, lesson in lessons().items():
         if lesson.integration:  # optional where one of the chain is
             starred = any(find(name).starred for name in lesson.integration.chain)
             assert find(slug).starred == course.starred(slug) == starred
     shown = course_lib.progress()
     sums = shown.as_dict()
-    optional = {slug for slug, lesson in checks.lessons().items() if lesson.starred}
+    optional = {slug for slug, lesson in lessons().items() if lesson.starred}
     core = [one for one in shown.lines if not one.starred and one.lesson not in optional]
     assert optional and sums["num_starred"] == len(shown.lines) - len(core)
     core_points = sum(line.max_points for line in core)

@@ -13,8 +13,8 @@ from typer.main import get_command
 
 from course_lib.authoring.matrix import Matrix, Row
 from course_lib.authoring.variants import variants
-from course_lib.checks import lessons
 from course_lib.cli.main import app
+from course_lib.exercises import lessons
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "docs"))

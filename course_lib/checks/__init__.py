@@ -13,10 +13,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from course_lib.checks.judge.definitions import Exercise, Lesson
+    from course_lib.checks.judge.definitions import Exercise
     from course_lib.checks.judge.report import Report
 
-__all__ = ["exercises", "grade", "lessons"]
+__all__ = ["exercises", "grade"]
 
 
 def grade(exercise: str, obj: object, *, seed: object = None) -> Report:
@@ -41,10 +41,3 @@ def exercises() -> dict[str, Exercise]:
     from course_lib.exercises import exercises as all_exercises
 
     return all_exercises()
-
-
-def lessons() -> dict[str, Lesson]:
-    """Return all lessons by slug, in course order, without importing an exercise."""
-    from course_lib.exercises import lessons as all_lessons
-
-    return all_lessons()

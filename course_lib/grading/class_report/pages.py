@@ -17,8 +17,8 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from course_lib.checks import lessons
 from course_lib.checks.judge.html import inline
+from course_lib.exercises import lessons
 from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 from course_lib.grading.graded import OUTCOMES, STOPPED, GradedLesson, GradedSubmission, outcome_of
 from course_lib.grading.read_grades import read_lesson

@@ -33,13 +33,13 @@ class Finding:
     fix: str = ""
 
 
-def examine(root: Path | None, clone: Path = ROOT) -> Iterator[Finding]:
+def examine(root: Path | None) -> Iterator[Finding]:
     """Run each check in turn. A check that raises is reported as a failed finding."""
     looks: dict[str, Callable[[], Finding]] = {
         "python": look_at_python,
-        "packages": lambda: look_at_packages(clone),
+        "packages": lambda: look_at_packages(ROOT),
         "torch": look_at_torch,
-        "kernel": lambda: look_at_kernel(clone),
+        "kernel": lambda: look_at_kernel(ROOT),
         "folder": lambda: look_at_folder(root),
         "disk": lambda: look_at_disk(root or Path.cwd()),
     }

@@ -4,7 +4,7 @@ A comparison gets the probe, the expected result and the recorded outputs. Their
 have already been checked. It returns a `Problem` or None. An exercise may define its own."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -278,17 +278,16 @@ def named_parts(
     returns: Sequence[Returned], expected: Any, recorded: Recorded
 ) -> list[tuple[str, Any, Recorded]]:
     """Return the name, expected and actual value of each part, or [] if a part is missing."""
+    found = recorded.items
     if isinstance(expected, Mapping):
-        names, wanted = list(expected), list(expected.values())
-    elif len(returns) == 1:
+        has_all = expected.keys() <= found.keys()
+        return [(name, want, found[name]) for name, want in expected.items()] if has_all else []
+    if len(returns) == 1:
         return [(returns[0].name, expected, recorded)]
-    else:
-        names, wanted = [contract.name for contract in returns], expected
-        found = recorded.items.values() if len(recorded.items) == len(names) else ()
-        recorded = replace(recorded, items=dict(zip(names, found, strict=False)))
-    if not all(name in recorded.items for name in names):
+    if len(found) != len(returns):
         return []
-    return [(name, want, recorded.items[name]) for name, want in zip(names, wanted, strict=True)]
+    names = [contract.name for contract in returns]
+    return list(zip(names, expected, found.values(), strict=True))
 
 
 def entry_that_differs(expected: np.ndarray, data: np.ndarray, tolerance: float) -> str:

@@ -93,7 +93,7 @@ class Example:
             hidden_lines = listing("\n".join(rest), "The rest of the input")
             parts.append(folded(f"{len(rest)} more lines", hidden_lines))
         for result in self.results:
-            parts.append(numbers_beside(result.name, result.yours, result.expected, MARK))
+            parts.append(numbers_beside(result.name, result.yours, result.expected))
         if self.others:
             text = "\n".join(assignment(*pair) for pair in self.others)
             parts.append(listing(text, "The result"))

@@ -8,6 +8,8 @@ They color only a side bar, which is visible on white and black and has no meani
 import html
 from collections.abc import Iterable, Sequence
 
+from course_lib.checks.judge.in_text import MARK
+
 # At least 3 to 1 against white and against the darkest editors; a test computes it.
 BARS = {"good": "#1a7f37", "bad": "#b35900", "neutral": "#6e7781", "hint": "#0969da"}
 _BLOCK = "padding:.3em .9em;margin:.4em 0;line-height:1.5;font-family:system-ui,sans-serif"
@@ -69,12 +71,12 @@ def bar(done: float, total: float) -> str:
 
 
 def numbers_beside(
-    name: str, yours: Sequence[Sequence[str]], expected: Sequence[Sequence[str]], mark: str
+    name: str, yours: Sequence[Sequence[str]], expected: Sequence[Sequence[str]]
 ) -> str:
     """Return two small tables of numbers side by side, or stacked on a narrow page."""
-    tables = [_grid(f"{html.escape(name)}, yours:", yours, mark)]
+    tables = [_grid(f"{html.escape(name)}, yours:", yours)]
     if expected:
-        tables.append(_grid("by the definition:", expected, mark))
+        tables.append(_grid("by the definition:", expected))
     inside = "\n".join(tables)
     return (
         f'<div tabindex="0" role="group" aria-label="{html.escape(name)}" '
@@ -82,12 +84,12 @@ def numbers_beside(
     )
 
 
-def _grid(caption: str, rows: Sequence[Sequence[str]], mark: str) -> str:
+def _grid(caption: str, rows: Sequence[Sequence[str]]) -> str:
     lines = [f'<table style="{_GRID}"><caption style="{_CAPTION}">{caption}</caption>']
     for row in rows:
         cells = []
         for number in row:
-            differs = number.endswith(mark)
+            differs = number.endswith(MARK)
             text = f"<strong>{html.escape(number)}</strong>" if differs else html.escape(number)
             border = "1px solid currentColor" if differs else "1px solid transparent"
             cells.append(f'<td style="{_NUMBER};border:{border}">{text}</td>')

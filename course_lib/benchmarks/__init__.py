@@ -1,6 +1,6 @@
 """Measure the course, and compare it with other tools on the same machine: `course bench`.
 
-Each module measures one thing. Its result has `text()` for a terminal and `as_dict()` for JSON.
+Each module measures one thing and returns plain data.
 """
 
 import os

@@ -15,9 +15,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from course_lib.authoring.variants import Variant, variants
 from course_lib.benchmarks import machine
@@ -38,68 +38,17 @@ grade("causal_mask", lambda num_queries, num_keys: torch.ones(num_queries, num_k
 print(time.process_time() - started)"""
 
 
-@dataclass(frozen=True)
-class Row:
-    """An exercise: seconds of each correct answer's first check, and of each wrong one's."""
-
-    exercise: str
-    right: tuple[float, ...]
-    wrong: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Measured:
-    """All rows, seconds of a session's first check, and a description of the machine."""
-
-    rows: list[Row]
-    first_of_session: float
-    machine: str
-
-    def as_dict(self) -> dict:
-        """Return the results as plain data."""
-        return {
-            "machine": self.machine,
-            "rows": [asdict(row) for row in self.rows],
-            "median_right": median([s for row in self.rows for s in row.right]),
-            "median_wrong": median([s for row in self.rows for s in row.wrong]),
-            "worst_right": max(median(row.right) for row in self.rows),
-            "worst_wrong": max(median(row.wrong) for row in self.rows),
-            "first_of_session": self.first_of_session,
-        }
-
-    def text(self) -> str:
-        """Return a table of CPU times in seconds, with the number of answers of each kind."""
-        form = "{:<32}" + 2 * "{:>8}{:>8}{:>9}"
-        head = "median", "slowest"
-        right = [s for row in self.rows for s in row.right]
-        wrong = [s for row in self.rows for s in row.wrong]
-        lines = [form.format("exercise", "right", *head, "wrong", *head)]
-        for row in [*self.rows, Row("all", tuple(right), tuple(wrong))]:
-            lines.append(form.format(row.exercise, *_cells(row.right), *_cells(row.wrong)))
-        found = self.as_dict()
-        lines += [
-            "",
-            f"Seconds of CPU time: a first wrong answer {found['median_wrong']:.2f} in "
-            f"the median, {found['worst_wrong']:.2f} at the slowest exercise; a right one "
-            f"{found['median_right']:.2f} and {found['worst_right']:.2f}. The first check of a "
-            f"session, with its imports: {self.first_of_session:.2f}. {self.machine}.",
-        ]
-        return "\n".join(lines)
-
-
-def _cells(seconds: Sequence[float]) -> list[str]:
-    slowest = max(seconds, default=0.0)
-    return [str(len(seconds)), f"{median(seconds):.2f}", f"{slowest:.2f}"]
-
-
 def measure(
     root: Path,
     slugs: Sequence[str] | None = None,
     *,
     most: int | None = None,
     tell: Tell = lambda line: None,
-) -> Measured:
-    """Time the first check of every answer.
+) -> dict[str, Any]:
+    """Time the first check of every answer, and return CPU times in seconds.
+
+    For each exercise and for all together, this is the number of correct and of wrong answers, with
+    the median and the slowest of each.
 
     Args:
         root: the course folder, which holds `tests/variants`.
@@ -114,19 +63,36 @@ def measure(
         raise UsageError("course bench checks needs a system that forks: Linux or macOS")
     for module in _PUT_OFF:
         importlib.import_module(module)
-    rows = []
+    rows: dict[str, tuple[list[float], list[float]]] = {}
     for name, exercise in exercises().items():
         if slugs and exercise.lesson not in slugs:
             continue
         tell(name)
         answers = list(variants(root, name))
         kinds = ([a for a in answers if a.is_right], [a for a in answers if not a.is_right])
-        right, wrong = (tuple(_first_check(a) for a in kind[:most]) for kind in kinds)
-        rows.append(Row(name, right, wrong))
+        right, wrong = ([_first_check(a) for a in kind[:most]] for kind in kinds)
+        rows[name] = right, wrong
     command = [sys.executable, "-c", _FIRST_OF_SESSION]
     runs = [subprocess.run(command, check=True, capture_output=True, text=True) for _ in range(4)]
-    # The first of these processes may write bytecode, so it does not count.
-    return Measured(rows, median(float(run.stdout) for run in runs[1:]), machine())
+    total = [[s for row in rows.values() for s in row[kind]] for kind in (0, 1)]
+    return {
+        "machine": machine(),
+        "exercises": {name: _summary(*row) for name, row in rows.items()},
+        "all": _summary(*total),
+        # The first of these processes may write bytecode, so it does not count.
+        "first_of_session": round(median(float(run.stdout) for run in runs[1:]), 3),
+    }
+
+
+def _summary(right: Sequence[float], wrong: Sequence[float]) -> dict[str, dict[str, float]]:
+    return {
+        kind: {
+            "answers": len(seconds),
+            "median": round(median(seconds), 3),
+            "slowest": round(max(seconds), 3),
+        }
+        for kind, seconds in (("right", right), ("wrong", wrong))
+    }
 
 
 def _first_check(answer: Variant) -> float:

@@ -15,8 +15,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
+from statistics import mean
+from typing import Any
 
 from course_lib.benchmarks import machine, peak_memory
 from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
@@ -29,83 +31,17 @@ from course_lib.workspace.errors import GradingError
 Tell = Callable[[str], None]
 
 
-@dataclass
-class Measured:
-    """One run of a grader over a class.
-
-    Attributes:
-        grader: "course" or "nbgrader".
-        seconds: wall time of the whole run, start included.
-        steps: mean wall time of each step of one submission, if the grader reports it; "cpu" is the
-            CPU time of the worker and its guests.
-        peak: the largest resident size of the driving process, in bytes.
-    """
-
-    grader: str
-    lesson: str
-    submissions: int
-    seconds: float
-    steps: dict[str, float] = field(default_factory=dict)
-    peak: int = 0
-
-    @property
-    def each(self) -> float:
-        """Return the wall seconds for one submission."""
-        return self.seconds / self.submissions
-
-
-@dataclass
-class Comparison:
-    """All runs, and the machine that ran them."""
-
-    runs: list[Measured]
-    machine: str
-    sandbox: str
-    workers: int
-
-    def ratio(self, lesson: str) -> float | None:
-        """Return our throughput over that of stock nbgrader, or None if that was not run."""
-        each = {run.grader: run.each for run in self.runs if run.lesson == lesson}
-        return each["nbgrader"] / each["course"] if "nbgrader" in each else None
-
-    def as_dict(self) -> dict:
-        """Return the results as JSON-able data."""
-        runs = [asdict(run) | {"each": round(run.each, 4)} for run in self.runs]
-        ratios = {run.lesson: self.ratio(run.lesson) for run in self.runs}
-        about = {"machine": self.machine, "sandbox": self.sandbox, "workers": self.workers}
-        return {**about, "runs": runs, "ratio": ratios}
-
-    def text(self) -> str:
-        """Return a table, followed by a breakdown of the time that one submission takes."""
-        lines = [f"{self.machine}; sandbox {self.sandbox}, {self.workers} workers", ""]
-        lines.append(f"{'lesson':<24}{'grader':<10}{'submissions':>11}{'seconds':>9}{'each':>8}")
-        for run in self.runs:
-            lines.append(
-                f"{run.lesson:<24}{run.grader:<10}{run.submissions:>11}{run.seconds:>9.1f}"
-                f"{run.each:>8.3f}"
-            )
-        lines.append("")
-        for lesson in dict.fromkeys(run.lesson for run in self.runs):
-            if (ratio := self.ratio(lesson)) is not None:
-                lines.append(f"{lesson}: {ratio:.1f} times the throughput of nbgrader autograde")
-        for run in self.runs:
-            if run.steps:
-                steps = {name: s for name, s in run.steps.items() if name != "cpu"}
-                parts = ", ".join(f"{name} {1000 * s:.0f} ms" for name, s in steps.items())
-                parts += f"; CPU time {1000 * run.steps.get('cpu', 0.0):.0f} ms"
-                peak = f"; driver's peak memory {run.peak / 1e6:.0f} MB" if run.peak else ""
-                lines.append(f"{run.lesson}, one submission in its worker: {parts}{peak}")
-        return "\n".join(lines)
-
-
 def compare(
     root: Path,
     lessons: list[str],
     *,
     submissions: int = 24,
     tell: Tell = lambda line: None,
-) -> Comparison:
+) -> dict[str, Any]:
     """Grade the same class with both graders, in turn.
+
+    Return the wall seconds of each run, and for each lesson the ratio of our throughput to that of
+    stock nbgrader.
 
     Args:
         root: the course.
@@ -116,7 +52,7 @@ def compare(
     Raises:
         GradingError: a lesson has no sample class, or a grader does not finish.
     """
-    runs, settings = [], Settings(workers=2)  # nbgrader has one process
+    runs, ratio, settings = [], {}, Settings(workers=2)  # nbgrader has one process
     for lesson in lessons:
         with tempfile.TemporaryDirectory(prefix="course-bench-") as scratch:
             folder = Path(scratch) / "class"
@@ -125,14 +61,21 @@ def compare(
             make_folder(root, folder)
             submit(folder, lesson, copies)
             tell(f"{lesson}: course grade, {submissions} submissions")
-            runs.append(run_course(folder, lesson, submissions, settings))
+            ours = run_course(folder, lesson, submissions, settings)
             tell(f"{lesson}: nbgrader autograde, {submissions} submissions")
-            runs.append(run_stock(folder, lesson, submissions))
-    return Comparison(runs, machine(), "strict", settings.workers)
+            stock = run_stock(folder, lesson, submissions)
+        runs += [ours, stock]
+        ratio[lesson] = round(stock["each"] / ours["each"], 1)
+    about = {"machine": machine(), "sandbox": settings.sandbox, "workers": settings.workers}
+    return {**about, "runs": runs, "ratio": ratio}
 
 
-def run_course(folder: Path, lesson: str, submissions: int, settings: Settings) -> Measured:
-    """Time `course grade` over a class, feedback included."""
+def run_course(folder: Path, lesson: str, submissions: int, settings: Settings) -> dict[str, Any]:
+    """Time `course grade` over a class, feedback included.
+
+    "steps" has the mean wall seconds of each step of a submission, and in "cpu" the CPU time of the
+    worker and its guests. "peak" is the driver's largest memory in bytes.
+    """
     started = time.perf_counter()
     with started_ahead(folder, lesson, settings) as pool:
         summary = grade(folder, lesson, settings=settings, pool=pool)
@@ -141,12 +84,12 @@ def run_course(folder: Path, lesson: str, submissions: int, settings: Settings) 
         raise GradingError(f"{lesson}: not everyone was graded: {summary.blanks}")
     entries = Ledger(ClassFolder(folder).ledger_path(lesson)).entries()
     names = dict.fromkeys(name for entry in entries for name in entry.seconds)
-    steps = {n: sum(e.seconds.get(n, 0.0) for e in entries) / len(entries) for n in names}
+    steps = {n: round(mean(e.seconds.get(n, 0.0) for e in entries), 4) for n in names}
     peak = peak_memory() if sys.platform == "linux" else 0
-    return Measured("course", lesson, submissions, seconds, steps, peak)
+    return _run("course", lesson, submissions, seconds) | {"steps": steps, "peak": peak}
 
 
-def run_stock(folder: Path, lesson: str, submissions: int) -> Measured:
+def run_stock(folder: Path, lesson: str, submissions: int) -> dict[str, Any]:
     """Time `nbgrader autograde` over the same class, with a gradebook of its own."""
     for name in ("autograded", "feedback"):
         shutil.rmtree(folder / name, ignore_errors=True)
@@ -162,4 +105,14 @@ def run_stock(folder: Path, lesson: str, submissions: int) -> Measured:
     graded = len(list((folder / "autograded").glob(f"*/{lesson}/{lesson}.ipynb")))
     if done.returncode or graded != submissions:
         raise GradingError(f"nbgrader autograde graded {graded} of {submissions}: {done.stderr}")
-    return Measured("nbgrader", lesson, submissions, seconds)
+    return _run("nbgrader", lesson, submissions, seconds)
+
+
+def _run(grader: str, lesson: str, submissions: int, seconds: float) -> dict[str, Any]:
+    return {
+        "lesson": lesson,
+        "grader": grader,
+        "submissions": submissions,
+        "seconds": round(seconds, 2),
+        "each": round(seconds / submissions, 4),
+    }

@@ -14,7 +14,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -40,36 +39,13 @@ MESSAGE = "Your `softmax` runs over the queries: the columns sum to 1 instead of
 LATE = 0.1  # share of submissions
 
 
-@dataclass
-class Scale:
-    """Times of the commands in seconds, and sizes of the pages in bytes."""
-
-    machine: str
-    students: int
-    lessons: int
-    seconds: dict[str, float]
-    cpu: dict[str, float]
-    report: int
-    pages: int
-
-    def as_dict(self) -> dict:
-        """Return the measurement as plain data."""
-        return asdict(self)
-
-    def text(self) -> str:
-        """Return a line for each command."""
-        lines = [f"{self.machine}; {self.students:,} students, {self.lessons} lessons", ""]
-        lines.append(f"{'':<28}{'seconds':>9}{'cpu':>11}")
-        for name, seconds in self.seconds.items():
-            lines.append(f"{name:<28}{seconds:>9.1f}{self.cpu[name]:>11.1f}")
-        sizes = f"report.html {self.report / 1e6:.1f} MB, report/ {self.pages / 1e6:.1f} MB"
-        return "\n".join([*lines, "", sizes])
-
-
 def measure(
     root: Path, lessons: Sequence[str], students: int, tell: Callable[[str], None]
-) -> Scale:
-    """Generate a class and time its export and its reports, each command in its own process."""
+) -> dict[str, Any]:
+    """Generate a class and time its export and its reports, each command in its own process.
+
+    Return wall and CPU times in seconds, and the sizes of the pages in bytes.
+    """
     with tempfile.TemporaryDirectory(prefix="course-bench-") as scratch:
         folder = Path(scratch) / "class"
         make_folder(root, folder)
@@ -84,13 +60,21 @@ def measure(
             started, before = time.perf_counter(), os.times()
             line = [sys.executable, "-m", "course_lib", *command, "--quiet"]
             done = subprocess.run(line, cwd=folder, capture_output=True, text=True)
-            seconds[name], after = time.perf_counter() - started, os.times()
-            cpu[name] = sum(after[2:4]) - sum(before[2:4])
+            seconds[name] = round(time.perf_counter() - started, 2)
+            cpu[name] = round(sum(os.times()[2:4]) - sum(before[2:4]), 2)
             if done.returncode:
                 raise GradingError(f"{name} failed: {done.stderr[-500:]}")
         report = (folder / "report.html").stat().st_size
         pages = sum(page.stat().st_size for page in (folder / "report").iterdir())
-    return Scale(machine(), students, len(lessons), seconds, cpu, report, pages)
+    return {
+        "machine": machine(),
+        "students": students,
+        "lessons": len(lessons),
+        "seconds": seconds,
+        "cpu": cpu,
+        "report": report,
+        "pages": pages,
+    }
 
 
 def make_lesson(folder: Path, lesson: str, students: int) -> None:

@@ -13,8 +13,8 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from course_lib.authoring.paste import solution_source
 from course_lib.grading.demo_course import SampleStudent, make_folder, submit
@@ -48,38 +48,13 @@ NOTEBOOKS = {
 }
 
 
-@dataclass
-class Stability:
-    """The outcomes of each notebook, and how often each occurred.
-
-    Attributes:
-        outcomes: for each notebook, how often each line of points and outcomes occurred.
-    """
-
-    outcomes: dict[str, Counter[str]]
-
-    @property
-    def unstable(self) -> list[str]:
-        """Return the notebooks whose copies did not all get the same outcome."""
-        return [name for name, seen in self.outcomes.items() if len(seen) > 1]
-
-    def as_dict(self) -> dict:
-        """Return the outcomes as plain data."""
-        return {"outcomes": self.outcomes, "unstable": self.unstable}
-
-    def text(self) -> str:
-        """Return one line for each outcome of each notebook."""
-        lines = []
-        for name, seen in self.outcomes.items():
-            lines += [f"{name:12} {times:4} times  {line}" for line, times in seen.most_common()]
-        differ = ", ".join(self.unstable) or "none"
-        return "\n".join([*lines, f"notebooks with different outcomes: {differ}"])
-
-
 def measure(
     root: Path, *, copies: int = 20, runs: int = 3, tell: Callable[[str], None] = lambda line: None
-) -> Stability:
+) -> dict[str, Any]:
     """Grade copies of each notebook several times.
+
+    Return how often each line of points and outcomes occurred for each notebook, and the "unstable"
+    notebooks, whose copies did not all get the same outcome.
 
     Args:
         root: the course.
@@ -108,7 +83,8 @@ def measure(
                 outcome = f"{points:g} points; {', '.join(lost) or 'all correct'}"
                 name = student.student.rpartition("-")[0]
                 found[name][student.problem or outcome] += 1
-    return Stability(found)
+    unstable = [name for name, seen in found.items() if len(seen) > 1]
+    return {"outcomes": {name: dict(seen) for name, seen in found.items()}, "unstable": unstable}
 
 
 @contextlib.contextmanager

@@ -41,10 +41,11 @@ def bench(
     Example: course bench stability
     """
     with working():
+        import yaml
+
         from course_lib.benchmarks import checks, grading, scale, stability
 
     tell = progress(quiet) or (lambda line: None)
-    failed = False
     match what:
         case "checks":
             root = with_sources("tests/variants")
@@ -53,7 +54,6 @@ def bench(
         case "stability":
             copies, runs = (3, 1) if quick else (20, 3)
             measured = stability.measure(course_root(), copies=copies, runs=runs, tell=tell)
-            failed = bool(measured.unstable)
         case "scale":
             root = course_root()
             slugs = chosen_lessons(root, lesson) or lesson_names(root)
@@ -66,5 +66,6 @@ def bench(
                 submissions=submissions,
                 tell=tell,
             )
-    typer.echo(json.dumps(measured.as_dict(), indent=2) if as_json else measured.text())
-    raise typer.Exit(1 if failed else 0)
+    text = yaml.safe_dump(measured, sort_keys=False, allow_unicode=True)
+    typer.echo(json.dumps(measured, indent=2) if as_json else text.rstrip())
+    raise typer.Exit(1 if measured.get("unstable") else 0)

@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[2]
 
 def test_u01_u04_three_copies_of_each_nasty_notebook_get_the_same_points():
     found = stability.measure(ROOT, copies=3, runs=1)
-    assert found.unstable == [], found.text()
-    lost = {name: next(iter(seen)).partition("; ")[2] for name, seen in found.outcomes.items()}
+    assert found["unstable"] == [], found
+    lost = {name: next(iter(seen)).partition("; ")[2] for name, seen in found["outcomes"].items()}
     harmless = {"exit", "timer", "children"}
     assert {name for name, said in lost.items() if said == "all correct"} == harmless
     # The integration puts all answers together, so it is lost along with any of them.
@@ -21,4 +21,4 @@ def test_u01_u04_three_copies_of_each_nasty_notebook_get_the_same_points():
         assert {said.split()[0] for said in lost[name].split(", ")} <= {
             stability.HARMED,
             stability.LESSON,
-        }, found.text()
+        }, found

@@ -62,13 +62,24 @@ class Writer(nn.Module):
 
 
 class Across(nn.MultiheadAttention):
-    """Cross-attention from words to characters in one head, which keeps its weights."""
+    """Cross-attention from words to characters in one head, which keeps its weights.
+
+    Attributes:
+        attend: a reader's own attention, called as `attend(queries, keys, values, valid_lens)` with
+            the projected queries `(batch, t, embed_dim)`, keys and values `(batch, m, embed_dim)`.
+            It returns the outputs `(batch, t, embed_dim)` and the weights `(batch, t, m)`.
+    """
 
     def __init__(self, embed_dim: int):
         super().__init__(embed_dim, 1, batch_first=True)
+        self.attend: Callable[..., tuple[Tensor, Tensor]] | None = None
 
     def forward(self, y: Tensor, memory: Tensor, valid_lens: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride] - called by Writer alone
         """Return `(batch, t, embed_dim)`, and keep `(batch, t, m)` in `attention_weights`."""
+        if self.attend is not None:
+            outputs, weights = self.attend(*self.projected(y, memory), valid_lens)
+            self.attention_weights = weights.detach()
+            return self.out_proj(outputs)
         places = torch.arange(memory.shape[1], device=memory.device)
         padding = places >= valid_lens[:, None]
         outputs, weights = super().forward(y, memory, memory, key_padding_mask=padding)
@@ -82,30 +93,10 @@ class Across(nn.MultiheadAttention):
         return F.linear(y, w_q, b_q), F.linear(memory, w_k, b_k), F.linear(memory, w_v, b_v)
 
 
-class OwnAttention(nn.Module):
-    """Cross-attention with the projections of a trained one and a reader's own attention.
-
-    Args:
-        trained: the attention whose projections stay in use.
-        attend: called as `attend(queries, keys, values, valid_lens)`, with the projected queries
-            `(batch, t, embed_dim)`, keys and values `(batch, m, embed_dim)`. It returns the outputs
-            `(batch, t, embed_dim)` and the attention weights `(batch, t, m)`.
-    """
-
-    def __init__(self, trained: Across, attend: Callable[..., tuple[Tensor, Tensor]]):
-        super().__init__()
-        self.trained, self.attend = trained, attend
-
-    def forward(self, y: Tensor, memory: Tensor, valid_lens: Tensor) -> Tensor:
-        """Return the outputs `(batch, t, embed_dim)`. Keep the weights in `attention_weights`."""
-        outputs, weights = self.attend(*self.trained.projected(y, memory), valid_lens)
-        self.attention_weights = weights.detach()
-        return self.trained.out_proj(outputs)
-
-
 def use_attention(model: Translator, attend: Callable[..., tuple[Tensor, Tensor]]) -> None:
-    """Make a trained translator compute its cross-attention with a function, by `OwnAttention`."""
-    model.decoder.cross_attention = OwnAttention(_trained_attention(model), attend)
+    """Make a trained translator compute its cross-attention with a function, `Across.attend`."""
+    attention: Any = model.decoder.cross_attention
+    attention.attend = attend
 
 
 def use_module(model: Translator, module: nn.Module) -> None:
@@ -114,7 +105,8 @@ def use_module(model: Translator, module: nn.Module) -> None:
     The module is called like a function. It returns the outputs and keeps `attention_weights`.
     """
     use_attention(model, lambda *inputs: (module(*inputs), module.attention_weights))  # pyright: ignore[reportArgumentType] - weights are a tensor
-    model.decoder.cross_attention.module = module  # registers its parameters  # pyright: ignore[reportAttributeAccessIssue] - it is a module
+    attention: Any = model.decoder.cross_attention
+    attention.module = module  # registers its parameters
 
 
 def use_softmax(model: Translator, softmax: Callable[[Tensor, Tensor], Tensor]) -> None:
@@ -127,11 +119,6 @@ def use_softmax(model: Translator, softmax: Callable[[Tensor, Tensor], Tensor]) 
         return weights @ values, weights
 
     use_attention(model, attend)
-
-
-def _trained_attention(model: Translator) -> Across:
-    attention: Any = model.decoder.cross_attention
-    return attention.trained if isinstance(attention, OwnAttention) else attention
 
 
 class CrossAttentionInputs(NamedTuple):
@@ -166,8 +153,9 @@ def cross_attention_inputs(
     model(source, valid_lens, pad_sequence(begun, batch_first=True)[:, :-1])
     hook.remove()
     words, characters = given
-    projected = _trained_attention(model).projected(words, characters)
-    return CrossAttentionInputs(words, characters, *projected, valid_lens)
+    return CrossAttentionInputs(
+        words, characters, *attention.projected(words, characters), valid_lens
+    )
 
 
 def new_translator(numerals: Numerals) -> Translator:

@@ -24,38 +24,3 @@ from course_lib.plotting.scaled_dot_product import saturation
 from course_lib.plotting.source import show_source
 from course_lib.plotting.training import Guess, training_moment, watch_training
 from course_lib.plotting.whole_game import bottleneck
-
-__all__ = [
-    "Guess",
-    "Live",
-    "Plot",
-    "Table",
-    "attention",
-    "bars",
-    "bottleneck",
-    "cell_origins",
-    "clickable_mask",
-    "diagram",
-    "diagram_strip",
-    "encoding_map",
-    "feature_cube",
-    "figure_html",
-    "heatmap",
-    "heatmap_grid",
-    "interactive",
-    "kernel_fits",
-    "lines",
-    "live",
-    "mask_gallery",
-    "online_softmax",
-    "progress",
-    "query_plane",
-    "query_weights",
-    "saturation",
-    "show",
-    "show_source",
-    "tiles",
-    "training_moment",
-    "verdicts",
-    "watch_training",
-]

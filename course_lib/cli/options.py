@@ -4,15 +4,12 @@ import contextlib
 import re
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperCommand
 
 from course_lib.workspace.steps import Step
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
 
 Lessons = Annotated[
     list[str] | None,
@@ -66,9 +63,42 @@ def progress(quiet: bool) -> Callable[[object], None] | None:
         return None
     if not sys.stderr.isatty():
         return lambda step: typer.echo(_printable(step), err=True)
-    bar = _Bar()
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=10),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[counts]}", style="dim", markup=False),
+        console=Console(stderr=True),
+    )
     _shown.callback(bar.stop)
-    return bar
+
+    def show(step: object) -> None:
+        if not isinstance(step, Step) or not step.total:
+            bar.console.print(_printable(step), markup=False, highlight=False)
+            return
+        if not bar.tasks or bar.tasks[0].description != step.lesson:
+            bar.stop()  # what it showed stays above
+            for task in bar.task_ids:
+                bar.remove_task(task)
+            bar.add_task(step.lesson, total=step.total, counts="")
+            bar.start()
+        counts = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in step.counts.items())
+        counts = counts or _printable(step.what)
+        bar.update(bar.task_ids[0], completed=step.done, counts=counts)
+        if step.done >= step.total:
+            bar.stop()
+
+    return show
 
 
 @contextlib.contextmanager
@@ -95,54 +125,3 @@ def end_progress() -> None:
 def _printable(step: object) -> str:
     """Return a text as one safe line for a terminal, whatever a student named a folder."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(step))
-
-
-class _Bar:
-    """A progress bar on stderr for consecutive runs, with other lines above it."""
-
-    def __init__(self) -> None:
-        self._bar: Progress | None = None
-        self._lesson = ""
-
-    def __call__(self, step: object) -> None:
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-        )
-
-        console = self._bar.console if self._bar else Console(stderr=True)
-        if not isinstance(step, Step) or not step.total:
-            console.print(_printable(step), markup=False, highlight=False)
-            return
-        bar = self._bar
-        if bar is None or step.lesson != self._lesson:
-            self.stop()
-            bar = self._bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(bar_width=10),
-                MofNCompleteColumn(),
-                TimeRemainingColumn(),
-                TextColumn("{task.fields[counts]}", style="dim", markup=False),
-                console=Console(stderr=True),
-            )
-            bar.add_task(step.lesson, total=step.total, counts="")
-            bar.start()
-            self._lesson = step.lesson
-        counts = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in step.counts.items())
-        bar.update(
-            bar.task_ids[-1],
-            completed=step.done,
-            counts=counts or _printable(step.what),
-        )
-        if step.done >= step.total:
-            self.stop()
-
-    def stop(self) -> None:
-        """Stop the bar where it is; the next step begins another."""
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = None

@@ -22,13 +22,10 @@ verbs = Verbs()
 @verbs.command()
 def demo(
     lessons: Lessons = None,
-    folder: Annotated[
-        Path | None, typer.Option("--folder", help="Folder to work in; the default is demo/.")
-    ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Grade the bundled sample class in its own folder.
+    """Grade the bundled sample class in its own folder, demo/.
 
     Example: course demo 02_masked_softmax
     """
@@ -38,7 +35,7 @@ def demo(
 
     root = course_root()
     chosen = chosen_lessons(root, lessons)
-    result = demo_course.demo(root, chosen, folder=folder, progress=progress(quiet))
+    result = demo_course.demo(root, chosen, progress=progress(quiet))
     if as_json:
         typer.echo(json.dumps(tables.demo_as_dict(result), indent=2))
     else:

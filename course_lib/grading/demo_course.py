@@ -64,17 +64,15 @@ def demo(
     root: Path,
     lessons: Sequence[str] | None = None,
     *,
-    folder: Path | None = None,
     progress: Callable[[str | Step], None] | None = None,
 ) -> Demo:
     """Grade the sample class of each lesson that has one, or of some lessons.
 
-    The demo only writes to `folder`, by default `demo/` in the course folder `root`, and empties it
-    first. `progress` is called at each step with a line of text, or a `Step` that has one.
+    The demo only writes to `demo/` in the course folder `root`, and empties it first. `progress` is
+    called at each step with a line of text, or a `Step` that has one.
     """
     tell = progress or (lambda line: None)
-    root = Path(root).resolve()
-    folder = (folder or root / "demo").resolve()
+    folder = root / "demo"
     lessons = lessons or [n for n in sample_lessons() if (root / "solutions" / n).is_dir()]
     if not lessons:
         raise GradingError(f"{root / 'solutions'} has no lesson with a sample class")
@@ -108,7 +106,7 @@ def make_folder(root: Path, folder: Path) -> None:
     config = folder / CONFIG
     if folder.exists() and any(folder.iterdir()):
         if not (config.is_file() and config.read_text(encoding="utf-8").startswith(_MARK)):
-            raise GradingError(f"{folder} is not a demo: move it, or name another with --folder")
+            raise GradingError(f"{folder} is not a demo: move it")
         shutil.rmtree(folder)
     (folder / "submitted").mkdir(parents=True, exist_ok=True)
     here, source = str(folder.resolve()), str(root / "solutions")

@@ -291,6 +291,15 @@ def test_a_mistake_is_named_beside_an_error_that_tells_another():
     assert len(report.findings) == 2
 
 
+def test_neglected_hygiene_does_not_hide_an_unknown_mistake():
+    def draws(x):
+        torch.rand(1)
+        return 5 * x if x.numel() == 1 else 2 * x
+
+    assert judge_answer(of_sizes(2, 3, 4, 5), draws).mistake == "global_rng_used"
+    assert judge_answer(of_sizes(1, 2, 3, 4), draws).mistake is None
+
+
 def test_a_cause_is_named_if_it_explains_three_quarters_of_the_failures():
     def out_of_range(x):
         return 2 * x[7] if x.numel() < 4 else x

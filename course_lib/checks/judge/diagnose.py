@@ -83,9 +83,22 @@ class Answer:
         return [one for one in best if len(one.explained) == most]
 
     def parts(self, replays: Replays, must: Collection[str]) -> Iterator[Explanation]:
-        """Yield the mistakes that explain some failing probes, among them `must`."""
-        for mistake, replayed in () if self._says_little else replays:  # bools fit by chance
-            if found := self._explanation(mistake, replayed, 1, must):
+        """Yield the mistakes that explain some failing probes, among them `must`.
+
+        Where the answer failed in another way, such a mistake must be right, unless the answer
+        raised an error there.
+        """
+        seen = {name: self._outcomes[name][0] for name in self.failing}
+        if any(map(_says_little, seen.values())):  # these fit by chance
+            return
+        for mistake, replayed in replays:
+            found = self._explanation(mistake, replayed, 1, must)
+            if found and not any(
+                violation.aspect in _NUMBERS
+                for name in self.failing - found.probes
+                if seen[name].raised is None
+                for violation in replayed[name][1]
+            ):
                 yield found
 
     def _to_explain(self) -> dict[str, set[tuple[str, str]]]:

@@ -119,8 +119,8 @@ def findings_of(
     explained = {key for found in explanations for key in found.explained}
     left = [v for v in violations if (v.probe.name, v.aspect) not in explained]
     known = {mistake.id for mistake in exercise.mistakes}
-    spreading = [v for v in left if isinstance(v.problem, Cause) and v.problem.spreads]
-    left = spreading or left
+    if any(spreads(v.problem) and name_of(v.problem) == cause for v in left):
+        left = [v for v in left if spreads(v.problem)]
     if any(v.problem.id in known for v in left):  # a probe for a single mistake found it
         left = [v for v in left if v.problem.id not in _UNNAMED]
     if any(v.problem.id == "extra_parameters" for v in left):  # their values are random
@@ -168,9 +168,9 @@ def findings_of(
             message = f"{failures.case_of(failure)} {message}".strip()
         message = message or _NOTHING_KNOWN
         if cause and name_of(problem) == cause:
-            failing = by_probe(violations).values()
+            failing = by_probe(v for v in violations if v.aspect not in HYGIENE).values()
             share = sum(any(name_of(v.problem) == cause for v in about) for about in failing)
-            if share < len(failing):
+            if share < len(failing) and not spreads(problem):
                 message = f"On {share} of the {len(failing)} inputs that fail, {_inside(message)}"
         message += _NUMBERS_RIGHT if violation.aspect == "kind" else ""
         hint = problem.hint or _POINTERS.get(violation.aspect, "")
@@ -189,6 +189,11 @@ def by_probe(violations: Iterable[Violation]) -> dict[str, list[Violation]]:
 def name_of(problem: Problem) -> str | None:
     """Return the mistake's name if the problem is a `Cause`, else None."""
     return (problem.name or problem.id) if isinstance(problem, Cause) else None
+
+
+def spreads(problem: Problem) -> bool:
+    """Return whether the problem may cause any other problem."""
+    return isinstance(problem, Cause) and problem.spreads
 
 
 def _of_another_input(sentence: str) -> str:

@@ -7,16 +7,23 @@ from typing import Any
 
 import torch
 
-from course_lib.checks.judge.comparisons import Cause, Problem
+from course_lib.checks.judge.comparisons import Problem
 from course_lib.checks.judge.definitions import Exercise
 from course_lib.checks.judge.diagnose import LEAST, explain, named
 from course_lib.checks.judge.example import Example, example_of
-from course_lib.checks.judge.findings import by_probe, findings_of, name_of, notes_of
+from course_lib.checks.judge.findings import (
+    by_probe,
+    findings_of,
+    name_of,
+    notes_of,
+    spreads,
+)
 from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.judge.report import Report
 from course_lib.checks.judge.score import BEYOND_A_LIMIT, beyond_a_limit, score_of
 from course_lib.checks.judge.shrink import Observer
 from course_lib.checks.judge.violations import (
+    HYGIENE,
     Outcomes,
     Prepared,
     Violation,
@@ -119,7 +126,7 @@ def _judge_all(
     tally, notes = exercise.tally(prepared, outcomes), notes_of(seen)
     if not violations:
         return Report.on(exercise, "correct", 1.0, tally=tally, notes=notes)
-    causes, mistake = _causes_of(violations)
+    causes, mistake = _causes_of(violations, prepared[0][0].name)
     explanations = []
     if observe_more is not None:
         complete = {name: outcome for name, outcome in outcomes.items() if name in seen}
@@ -145,17 +152,20 @@ def _judge_all(
     )
 
 
-def _causes_of(violations: Sequence[Violation]) -> tuple[dict[str, frozenset[str]], str | None]:
+def _causes_of(
+    violations: Sequence[Violation], first_probe: str
+) -> tuple[dict[str, frozenset[str]], str | None]:
     """Return the failing problems of each `Cause`, and the name of the cause that all share.
 
-    If two causes share all failing problems, or one most of them, these are the name. Skip problems
-    that follow from extra parameters. If some call is correct except that it changes its arguments,
-    also skip other problems of calls that do so.
+    If two causes share all failing problems, or one most of them, these are the name. A cause that
+    spreads explains all problems unless the first one, which nothing precedes, fails, too. Skip
+    problems that follow from extra parameters. If some call is correct except that it changes its
+    arguments, also skip other problems of calls that do so.
     """
-    for violation in violations:
-        if isinstance(violation.problem, Cause) and violation.problem.spreads:
-            return {}, violation.problem.id
     found = by_probe(violations)
+    spreading = [v.problem.id for v in violations if spreads(v.problem)]
+    if spreading and first_probe not in found:
+        return {}, spreading[0]
     is_right_once = any({v.aspect for v in about} == {"mutated"} for about in found.values())
     first = ("parameters", "mutated") if is_right_once else ("parameters",)
     causes: dict[str, frozenset[str]] = {}
@@ -167,6 +177,10 @@ def _causes_of(violations: Sequence[Violation]) -> tuple[dict[str, frozenset[str
             causes[names[0]] = causes.get(names[0], frozenset()) | {probe}
     if len(several) <= 2 and None not in several:
         return causes, "+".join(filter(None, several))
+    # Neglected hygiene must not hide another mistake.
+    serious = {v.probe.name for v in violations if v.aspect not in HYGIENE}
+    causes = {name: probes & serious for name, probes in causes.items() if probes & serious}
+    found = serious or found
     most = max(causes, key=lambda name: len(causes[name]), default="")
     return causes, most if len(causes.get(most, ())) >= LEAST * len(found) else None
 

@@ -153,9 +153,8 @@ def cross_attention_inputs(
     model(source, valid_lens, pad_sequence(begun, batch_first=True)[:, :-1])
     hook.remove()
     words, characters = given
-    return CrossAttentionInputs(
-        words, characters, *attention.projected(words, characters), valid_lens
-    )
+    queries, keys, values = attention.projected(words, characters)
+    return CrossAttentionInputs(words, characters, queries, keys, values, valid_lens)
 
 
 def new_translator(numerals: Numerals) -> Translator:

@@ -5,7 +5,6 @@ values, gradients, mutated, dtype, ...). The aspects in `HYGIENE` count toward t
 The others count toward the probe's own part.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -383,9 +382,6 @@ def _raised_problem(probe: Probe, seen: Observation, raised: Raised) -> Problem:
         fact = "Your own code raises an error for arguments that are allowed."
         question = "For which arguments does the statement ask for an error?"
         return Cause("raised", f"{fact} {message}", question, "allowed_input_rejected")
-    for name, (said, fact, question) in _TOLD_BY_ERRORS.items():
-        if line and re.search(said, f"{raised.message}\n{line}"):
-            return Cause("raised", f"{fact} {message}", question, name)
     return Problem("raised", message, hint)
 
 
@@ -401,90 +397,6 @@ _CAUSES = {  # texts of a probe's device and of torch
         "which torch does not allow.",
         "Do you need a new tensor, or a step that is not recorded (`torch.no_grad`, an optimizer)?",
         "input_mutated",
-    ),
-}
-
-
-# By the mistake's id: an error that only this mistake raises (and its line), a fact, a question.
-_TOLD_BY_ERRORS = {
-    "int64_only": (
-        "target dtype to be Long|type Long but found|int64 for index|should be Long|LongTensor",
-        "A step of your code accepts only int64 numbers, and these have another dtype.",
-        "Which step is it, and where could you call `.long()`?",
-    ),
-    "numpy_of_a_graph": (
-        "Can't call numpy",
-        "Your code turns a tensor that requires gradients into a NumPy array.",
-        "Can torch do this step? If its gradients do not matter, what does `.detach()` do?",
-    ),
-    "gradient_cut": (
-        "does not require grad and does not have a grad_fn",
-        "`backward` has nothing to follow, because some step turned a tensor into plain numbers.",
-        "Where do you call `.item()`, `float(...)` or `.detach()`: before `backward`, or after it?",
-    ),
-    "overwritten_before_backward": (
-        "needed for gradient computation has been modified",
-        "Your code writes into a tensor that the backward pass still needs.",
-        "Which line assigns to entries, or calls a function whose name ends in `_`?",
-    ),
-    "in_place_too_small": (
-        "doesn't match the broadcast shape",
-        "Your code writes a result into an existing tensor that is too small for it.",
-        "Which line works in place (`&=`, `+=`, a name ending in `_`)? Can it make a new tensor?",
-    ),
-    "number_of_axes_assumed": (
-        r"to unpack \(expected[^\n]*\n.*(shape|size\()|Dimension out of range .* got \d"
-        r"|tuple index out of range\n.*shape"
-        r"|axis \d+ is out of bounds for array|einsum.*number of dimensions|be a 3D tensor"
-        r"|number of dimensions in the tensor input",
-        "Your code is written for one number of axes and fails for another.",
-        "Can this line count the axes from the end, or leave the other axes to `...`?",
-    ),
-    "truth_of_many": (
-        "more than one (value|element) is ambiguous",
-        "Your code asks for a single True or False, but has several of them.",
-        "Which `if`, `and`, `not`, `max` or comparison needs one entry, and what does it get?",
-    ),
-    "nothing_to_combine": (
-        "expects a non-empty|non-empty list|empty iterable|empty sequence|argument is empty",
-        "Your code combines the elements of a list that is empty here.",
-        "For which arguments is the list empty, and what must the result be then?",
-    ),
-    "index_beyond_the_end": (
-        "out of bounds for|list index out of range|out of range for tensor|index k out of range",
-        "Your code asks for an entry beyond the end of an axis or a list.",
-        "For which sizes is there no such entry, and what must the result be then?",
-    ),
-    "empty_slice": (
-        r"size of tensor [ab] \(0\)",
-        "Your code combines a tensor with an empty one, so that nothing fits.",
-        "Which slice begins beyond the end of its axis?",
-    ),
-    "none_used": (
-        "NoneType",
-        "Your code computes with something that is None here.",
-        "Which argument or attribute may be None, and where does your code ask for that?",
-    ),
-    "mask_as_index": (
-        "boolean index did not match|shape of the mask .* at index",
-        "You use a mask as an index, and an index is not broadcast.",
-        "Which function chooses between two values and broadcasts its mask?",
-    ),
-    "number_taken_for_tensor": (
-        "'(int|float)' object has no attribute|must be Tensor, not (int|float)",
-        "Your code treats a Python number as a tensor.",
-        "Which value is a plain number here, and which step needs a tensor?",
-    ),
-    "too_large_for_the_dtype": (
-        "cannot be converted to type .* without overflow",
-        "Your code uses a number that the tensor's dtype cannot represent, such as -1e9 in "
-        "float16.",
-        "Which number can take its place in every dtype?",
-    ),
-    "dtypes_mixed": (
-        "same dtype, but got|scalar type .* but found|dtypes match",
-        "Your code combines tensors of two dtypes.",
-        "Which tensor do you make without `dtype=`, or convert?",
     ),
 }
 

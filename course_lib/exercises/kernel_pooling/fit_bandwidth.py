@@ -1,6 +1,7 @@
 """`fit_bandwidth`: the bandwidth with the smallest leave-one-out error."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -116,6 +117,15 @@ def _errors_at(inputs, targets, bandwidths, leave_out=True) -> np.ndarray:
     return ((predictions - targets) ** 2).mean(-1)
 
 
+def _failing(steps) -> Callable:
+    """Run `steps(leaf)`, for which torch raises the same error with any loss."""
+
+    def model(inputs, targets, initial=1.0, num_steps=200, lr=0.1) -> None:
+        steps(torch.tensor(math.log(initial), dtype=torch.float64, requires_grad=True))
+
+    return model
+
+
 def _best_absolute(inputs, targets, initial=1.0, num_steps=200, lr=0.1) -> float:
     bandwidths = torch.logspace(-3, 1, 1500, dtype=torch.float64)
     scores = -((inputs[:, None] - inputs) ** 2) / (2 * bandwidths[:, None, None] ** 2)
@@ -133,6 +143,14 @@ EXERCISE = Exercise(
     probes=_probes,
     comparisons={"near_best": _near_best},
     mistakes=(
+        mistake(
+            "gradient_cut", _failing(lambda leaf: torch.tensor(leaf.item()).backward()), fails=True
+        ).says(
+            "`backward` has nothing to follow: the leave-one-out error does not depend on a tensor "
+            "that requires a gradient.",
+            "Which tensor should require one, and what cuts it off before `backward` (`.item()`, "
+            "`float(...)`, `no_grad`)?",
+        ),
         mistake("absolute_errors", _best_absolute).says(
             "Your bandwidth is best for the absolute errors, but the exercise asks for the mean of "
             "the squares.",

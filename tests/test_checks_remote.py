@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 
 from course_lib.authoring.variants import variants
 from course_lib.checks.judge.prepare import prepare
@@ -20,27 +19,6 @@ from course_lib.checks.observe.remote import REPLY_TYPES, Reply, Request
 from course_lib.exercises import find, lessons
 
 ROOT = Path(__file__).parent.parent
-
-
-@pytest.fixture
-def here(monkeypatch):
-    """Make replies in this process; the measurement of these tests goes on."""
-    monkeypatch.setattr(remote, "_end_watching", lambda: None)
-    monkeypatch.setattr(remote, "_remembered", {})
-
-
-def observed_wrapper(monkeypatch):
-    whole = call.observe
-
-    def spends_nothing(*args, **kwargs):
-        seen = whole(*args, **kwargs)
-        seen.spent = dict.fromkeys(seen.spent, 0)
-        return seen
-
-    monkeypatch.setattr(call, "observe", spends_nothing)
-
-
-END_WATCHING = remote._end_watching
 
 
 class Generous(cost_meter.Spending):
@@ -57,24 +35,21 @@ def runs_for_nothing(obj, probe, seen, *more):
 
 
 WRAPPED = {
-    "the observer": observed_wrapper,
     "a method": lambda patch: patch.setattr(cost_meter.Spending, "alive", lambda self: 0),
     "an attribute": lambda patch: patch.setattr(
         cost_meter.Spending, "peak", property(lambda self: 0, lambda self, n: None), raising=False
     ),
     "the class": lambda patch: patch.setattr(call, "Spending", Generous),
     "its maker": lambda patch: patch.setattr(call, "_run", runs_for_nothing),
-    "torch below it": lambda patch: patch.setattr(StorageWeakRef, "expired", lambda self: True),
     "a method of tensors": lambda patch: patch.setattr(torch.Tensor, "numel", lambda self: 0),
 }
 
 
-def judged(monkeypatch, answer):
+def judged(answer):
     """Return the report on an answer to `blocked_attention`, as grading reaches it."""
     exercise = find("blocked_attention")
     probes = [probe for probe, _ in prepare(exercise, "remote")]
     request = encode(Request(exercise.name, probes, number="1"))
-    monkeypatch.setattr(remote, "_end_watching", END_WATCHING)
     tracing, profiling = sys.gettrace(), sys.getprofile()
     text = remote.reply_to(request, {exercise.name: answer})
     sys.settrace(tracing)
@@ -84,17 +59,18 @@ def judged(monkeypatch, answer):
 
 
 @pytest.mark.parametrize("wrapped", list(WRAPPED))
-def test_who_wraps_the_meter_has_measured_nothing(here, monkeypatch, wrapped):
+def test_who_wraps_the_meter_has_measured_nothing(monkeypatch, wrapped):
+    monkeypatch.setattr(remote, "_remembered", {})
     written = list(variants(ROOT, "blocked_attention"))
     in_blocks = next(v.answer for v in written if v.is_right)
-    assert judged(monkeypatch, in_blocks).score == 1.0
+    assert judged(in_blocks).score == 1.0
     at_once = next(v.answer for v in written if v.name == "the_plain_way")
-    honest = judged(monkeypatch, at_once).score
+    honest = judged(at_once).score
     WRAPPED[wrapped](monkeypatch)
-    report = judged(monkeypatch, at_once)
+    report = judged(at_once)
     assert report.score <= honest < 0.4
     assert "the course's own meter was changed" in report.text()
-    assert judged(monkeypatch, in_blocks).score < 0.4
+    assert judged(in_blocks).score < 0.4
 
 
 def test_answers_are_put_together_once_all_are_there(monkeypatch):
@@ -163,12 +139,6 @@ def test_what_an_earlier_cell_set_for_everyone_is_undone(monkeypatch):
         gc.enable()
 
 
-# --- cells, as IPython tells of them ------------------------------------------------------
-
-
-# --- what single lessons bring ------------------------------------------------------------
-
-
 TOGETHER = [slug for slug, lesson in lessons().items() if lesson.integration]
 
 
@@ -179,6 +149,3 @@ def test_a_lessons_right_answers_pass_together_and_a_missing_result_is_noticed(s
     assert judge_answer(find(slug), right).score == 1.0
     assert judge_answer(find(slug), right | {chain[0]: lambda *args: None}).score < 1.0
     assert judge_answer(find(slug), right | {chain[0]: None}).outcome == "not_attempted"
-
-
-# --- what a call leaves behind ------------------------------------------------------------

@@ -9,7 +9,6 @@ import json
 import math
 import re
 from pathlib import Path
-from types import SimpleNamespace
 from urllib.parse import unquote
 
 import numpy as np
@@ -230,11 +229,6 @@ def test_lessons_use_exactly_the_alt_texts_that_have_a_key():
     assert used == {key for key, words in captions.WORDS.items() if words.alt}
 
 
-@pytest.mark.parametrize("source", sorted(SOLUTIONS.glob("*/*.py")), ids=lambda path: path.stem)
-def test_a_lesson_shows_the_whole_diagram_once(source):
-    assert source.read_text().count("plotting.diagram(") == 1
-
-
 def draw_power(exponent, name="x"):
     powers = {name: [1, 2**exponent, 3**exponent]}
     return plotting.lines([1, 2, 3], powers, x_label="x", y_label="power")
@@ -264,13 +258,3 @@ def test_interactive_puts_controls_before_the_figure_and_redraws(shown, monkeypa
     slider.value, menu.value = 3, "b"
     assert html.escape(draw_power(3, "b").alt) in picture.value
     assert "<svg " in picture.value and "<img" not in picture.value  # widgets run no script
-
-
-@pytest.mark.parametrize("allow_stdin", [True, False])
-def test_a_front_end_is_one_that_can_answer_input(monkeypatch, allow_stdin):
-    def get_parent(channel):
-        return {"content": {"allow_stdin": allow_stdin}} if channel == "shell" else {}
-
-    shell = SimpleNamespace(kernel=SimpleNamespace(get_parent=get_parent))
-    monkeypatch.setattr(display, "current_shell", lambda: shell)
-    assert display._has_front_end() is allow_stdin

@@ -1,6 +1,5 @@
 """The attention viewer's words, still picture and data are correct."""
 
-import json
 import math
 import re
 
@@ -10,8 +9,7 @@ import torch
 from pages import elements
 
 from course_lib import plotting
-from course_lib.plotting import colors, figure_html
-from course_lib.plotting.attention import DIGITS, MASKED
+from course_lib.plotting import colors
 
 WORDS = ["forty", "three"]
 KEYS = ["drei", "und", "vierzig"]
@@ -132,21 +130,6 @@ def test_masked_places_are_hatched_struck_have_no_arc_and_weight_on_them_is_told
     told = "2 masked places have weight all the same, most forty at vierzig, 0.93."
     assert plot.alt.endswith(told) and told in plot.live.data["note"]
     assert {"Hatched: masked.", told} <= set(words_in(plot))
-
-
-# --- the data of the script -----------------------------------------------------------
-
-
-def test_script_gets_the_weights_to_a_fraction_of_a_hundredth():
-    rng = np.random.default_rng(0)
-    weights, mask = softmax(rng.normal(size=(3, 4, 5))), rng.random((3, 4, 5)) < 0.8
-    page = figure_html(plotting.attention(weights, mask=mask))
-    data = json.loads(re.search(r'class="live">(.*?)</script>', page, re.S)[1])
-    digits = [DIGITS.index(letter) for letter in data["weights"]]
-    levels = np.array([64 * a + b for a, b in zip(digits[::2], digits[1::2], strict=True)])
-    assert ((levels == MASKED) == ~mask.ravel()).all()
-    found = levels / data["levels"]
-    assert np.abs(found - weights.ravel())[mask.ravel()].max() < 2e-4
 
 
 # --- what is taken, and what is refused -----------------------------------------------

@@ -10,8 +10,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from site_build import REPOSITORY, ROOT
 
-from course_lib.authoring.site import NEEDED, build, launchable, reading_copy
-from course_lib.checks.judge.points import Points
+from course_lib.authoring.site import NEEDED, launchable, reading_copy
 from course_lib.cli import main as cli
 
 CONF = 'html_theme = "basic"\nextensions = ["myst_nb"]\nnb_execution_mode = "off"\n'
@@ -60,22 +59,6 @@ def course(tmp_path, monkeypatch):
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "attention-course"\n')
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def test_a_page_says_that_nothing_runs_and_shows_no_number_of_points(course):
-    solution = course / "solutions/01_lesson/01_lesson.ipynb"
-    shown = nbformat.read(solution, as_version=4)
-    cell = next(cell for cell in shown.cells if cell.id == "shows")
-    bundle = Points(31415.5)._repr_mimebundle_()
-    cell.outputs = [
-        new_output("display_data", data={"text/html": "<p>A report.</p>"}),
-        new_output("execute_result", data=bundle, execution_count=1),
-    ]
-    nbformat.write(shown, solution)
-    build(course, course / "pages")
-    page = (course / "pages/notebooks/01_lesson/01_lesson.html").read_text(encoding="utf-8")
-    assert "<p>A report.</p>" in page and "31415" not in page
-    assert '<div class="admonition note">' in page and "nothing runs" in page
 
 
 @pytest.mark.parametrize("repository", [None, REPOSITORY])

@@ -104,6 +104,7 @@ def test_checks_and_progress_say_these_points(folder, capsys, monkeypatch):
     assert main(["progress", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["max_points"] == of_the_course + 3
+    assert main(["times"]) == 0
     monkeypatch.chdir(folder.parent)  # like a notebook in `course build`
     assert exercises.find("causal_mask").points == 2
     monkeypatch.setenv(FOLDER, str(folder))

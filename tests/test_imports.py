@@ -64,18 +64,6 @@ def cpu_time(code):
     return sum(after[2:4]) - sum(before[2:4])  # user and system, of children
 
 
-def test_every_public_solution_can_be_imported_from_course_lib():
-    from course_lib import attention
-    from course_lib.checks import exercises
-
-    assert {name for name in dir(attention) if name[0] != "_"} == set(exercises())
-    for name, exercise in exercises().items():
-        solution = getattr(attention, name)
-        assert getattr(course_lib, name) is solution
-        assert solution.__module__ == f"course_lib.attention._{exercise.lesson[3:]}"
-        assert name in dir(course_lib)
-
-
 def test_an_unknown_name_suggests_the_nearest_and_a_private_one_is_not_searched_for():
     with pytest.raises(AttributeError, match="'mask_softmax'; did you mean 'masked_softmax'"):
         _ = course_lib.mask_softmax

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import nbformat
 import pytest
 from waiting import PATIENCE
 
@@ -14,8 +13,6 @@ from course_lib.authoring import new_class
 from course_lib.authoring.builder import file_digest
 from course_lib.authoring.new_class import DIGESTS, init
 from course_lib.cli.main import main
-from course_lib.grading.class_folder import ClassFolder
-from course_lib.grading.demo_course import SampleStudent, answer
 from course_lib.workspace import folder as workspace
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -114,38 +111,13 @@ def test_a_release_that_somebody_worked_in_is_not_handed_on(home, tmp_path, caps
 @pytest.mark.parametrize("line", ["matrix 02", "site", "test", "bench checks", "new lesson 11_x"])
 def test_a_wheel_says_which_commands_need_a_clone(folder, tmp_path, monkeypatch, capsys, line):
     monkeypatch.chdir(folder)
+    assert workspace.with_sources("tests/variants") == ROOT  # in a clone, it finds its own
     monkeypatch.setattr(workspace, "CLONE", tmp_path)
     before = contents(folder)
     assert main(line.split()) == 2
     error = capsys.readouterr().err
     assert "run this in a clone" in error and error.count("\n") == 1
     assert contents(folder) == before
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("warm")
-def test_commands_that_no_guide_types_work_in_the_folder(tmp_path, monkeypatch, capsys):
-    # tests/test_guides.py runs the others in such a folder.
-    folder, clones = tmp_path / "class", tmp_path / "clones"
-
-    def course(*line: str) -> None:
-        assert main(list(line)) == 0, capsys.readouterr().err
-
-    course("init", str(folder))
-    monkeypatch.chdir(folder)
-    _, release = ClassFolder(folder).read_release(LESSON)
-    notebook = answer(release, SampleStudent("ada", {}, {}))
-    (clones / "ada").mkdir(parents=True)
-    nbformat.write(notebook, clones / "ada" / f"{LESSON}.ipynb")
-    course("collect", "02", str(clones), "--from", "folder")
-    course("grade", "02", "--executor", "serial", "-q")
-    course("export", "02", "--partial")
-    assert "ada" in (folder / "grades.csv").read_text(encoding="utf-8")
-    course("times")
-    assert workspace.with_sources("tests/variants") == ROOT  # as `course matrix` finds it
-    # tests/test_demo.py runs stock nbgrader in such a folder.
-    made = init(folder)
-    assert (made.written, made.left) == ((), ())
 
 
 @pytest.mark.slow

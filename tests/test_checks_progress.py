@@ -34,14 +34,10 @@ def line(name=EXERCISE):
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
+def place(own_course, monkeypatch):
     """Put someone into a lesson's folder, and return the file that keeps progress."""
     monkeypatch.setattr(kept, "current_shell", lambda: shell(allow_stdin=True))
-    folder = tmp_path / "notebooks" / "02_masked_softmax"
-    folder.mkdir(parents=True)
-    (tmp_path / "nbgrader_config.py").touch()
-    monkeypatch.chdir(folder)
-    return tmp_path / ".course" / "progress.json"
+    return own_course / ".course" / "progress.json"
 
 
 def shell(allow_stdin):
@@ -76,7 +72,7 @@ def test_only_answers_of_the_student_are_kept_and_the_best_with_the_last_failure
 def test_otherwise_progress_is_kept_among_the_jupyter_data(place, tmp_path, monkeypatch, why):
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
     if why == "no course":
-        (tmp_path / "nbgrader_config.py").unlink()
+        (place.parents[1] / "nbgrader_config.py").unlink()
     else:
         monkeypatch.setattr(kept.os, "access", lambda path, mode: False)
     kept.record_result(report(1.0, "correct"))

@@ -46,16 +46,12 @@ def interrupted(folder, arguments, *, after):
     return process.pid
 
 
-def is_deserted(group):
-    """Return whether nobody of a process group is left, a moment later."""
-
-    def gone():
-        try:
-            return os.killpg(group, 0)
-        except ProcessLookupError:
-            return True
-
-    return wait_until(gone)
+def is_gone(group):
+    """Return whether nobody of a process group is left."""
+    try:
+        return os.killpg(group, 0)
+    except ProcessLookupError:
+        return True
 
 
 @posix
@@ -71,7 +67,7 @@ def test_what_is_built_or_packed_stays_as_it_was(tmp_path, arguments, after):
     before = files(tmp_path)
     group = interrupted(tmp_path, arguments, after=after)
     assert files(tmp_path) == before
-    assert is_deserted(group)
+    wait_until(lambda: is_gone(group))
 
 
 def test_an_interrupt_that_python_would_drop_arrives(monkeypatch):

@@ -11,7 +11,7 @@ import nbformat
 import pytest
 import torch
 from authoring_toy import SLUG, edit, make_course
-from grading_course import CAUSAL, LESSON, QUICK, cell_of, hand_in, release, solution_notebook
+from grading_course import CAUSAL, LESSON, QUICK, hand_in, honest, scores, solution_notebook
 from grading_course import make_course as make_lesson
 
 import course_lib
@@ -32,7 +32,6 @@ from course_lib.checks.judge.verdict import judge_answer
 from course_lib.cli import main as cli
 from course_lib.cli.tables import summary_table
 from course_lib.exercises import find, lessons
-from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.class_report.pages import lesson_page, needs_a_look
 from course_lib.grading.driver import grade
 from course_lib.grading.exports._export import grades_table
@@ -74,8 +73,9 @@ def test_lessons_01_to_08_are_short_and_lesson_02_has_few_cells(course):
 
 
 @pytest.mark.parametrize("slug", SLUGS)
-def test_a_lesson_has_no_headings_that_only_label_an_output(course, slug):
+def test_a_lesson_has_one_whole_diagram_and_no_headings_that_only_label_an_output(course, slug):
     text = course.text(slug).read_text(encoding="utf-8")
+    assert text.count("plotting.diagram(") == 1
     assert "What you should see" not in text and "What came of it" not in text
 
 
@@ -205,17 +205,10 @@ def test_the_class_table_the_report_and_the_export_know_the_difference():
 HEAD = "def additive_mask(mask, dtype):\n"
 RIGHT = "    return mask.new_zeros(mask.shape, dtype=dtype).masked_fill(~mask, -float('inf'))"
 ANSWERS = {
-    "solved": HEAD + RIGHT,
-    "partly": HEAD + RIGHT.replace("dtype=dtype", "dtype=__import__('torch').float64"),
-    "untouched": None,
+    "solved": {STARRED: HEAD + RIGHT},
+    "partly": {STARRED: HEAD + RIGHT.replace("dtype=dtype", "dtype=__import__('torch').float64")},
+    "untouched": {},
 }
-
-
-FEEDBACK = """
-from course_lib.grading.publishing.feedback_page import FILTERS, TEMPLATES
-c.HTMLExporter.extra_template_basedirs = TEMPLATES
-c.HTMLExporter.filters = FILTERS
-"""
 
 
 def starred_course(root):
@@ -229,46 +222,24 @@ def starred_course(root):
         if one.id == f"{STARRED}-check":
             one.metadata.nbgrader.points = 0
     make_lesson(root, lesson)
-    with (root / "nbgrader_config.py").open("a", encoding="utf-8") as config:
-        config.write(FEEDBACK)
     for student, answer in ANSWERS.items():
-        notebook = release(root)
-        cell_of(notebook, "causal_mask-answer").source = CAUSAL
-        if answer:
-            cell_of(notebook, f"{STARRED}-answer").source = answer
-        hand_in(root, student, notebook)
+        hand_in(root, student, honest(root, causal_mask=CAUSAL, **answer))
     return root
-
-
-def scores(root):
-    """Return each student's points of the lesson, its maximum, and the points of each cell."""
-    with ClassFolder(root).gradebook() as gradebook:
-        return {
-            s.student.id: (
-                s.score,
-                s.max_score,
-                {g.name: g.auto_score for n in s.notebooks for g in n.grades},
-            )
-            for s in gradebook.assignment_submissions(LESSON)
-        }
 
 
 @pytest.mark.slow
 def test_stock_nbgrader_gives_the_same_core_points_and_no_error(tmp_path, warm):
     # nbgrader runs with our steps among its own, and with its own alone.
     root = starred_course(tmp_path)
-    outcomes = {
-        student.student: [row.outcome for row in student.rows]
-        for student in grade(root, LESSON, settings=QUICK).students
-    }
-    assert outcomes == {
+    lesson = grade(root, LESSON, settings=QUICK)
+    assert lesson.max_points == 2 and {student.points for student in lesson.students} == {2}
+    assert {one.student: [row.outcome for row in one.rows] for one in lesson.students} == {
         "solved": ["correct", "correct"],
         "partly": ["correct", "incorrect"],
         "untouched": ["correct", "not_attempted"],
     }
     ours = scores(root)
-    assert {cells[STARRED] for _, _, cells in ours.values()} == {0.0}
-    assert {(points, most) for points, most, _ in ours.values()} == {(2.0, 4.0)}
+    assert {points for (_, cell), points in ours.items() if cell == STARRED} == {0.0}
     page = (root / "feedback" / "untouched" / LESSON / f"{LESSON}.html").read_text()
     summary = page.partition("</table>")[0]
     assert "★ optional" in summary and "It still raises" not in summary

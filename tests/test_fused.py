@@ -17,10 +17,7 @@ from course_lib.checks.observe.fake_device import NAME, Elsewhere
 pytestmark = pytest.mark.slow
 taught_function = attention.scaled_dot_product_attention
 SIZES = st.integers(1, 6)
-MODULES = {
-    "DotProductAttention": (attention, ()),
-    "MultiHeadAttention": (attention, (6, 3)),
-}
+MODULES = {"DotProductAttention": (), "MultiHeadAttention": (6, 3)}
 KINDS = ("none", "items", "queries", "mask", "keys", "both", "causal", "nothing")
 
 
@@ -66,9 +63,9 @@ def assert_same(ours, taught, inputs, *given):
 
 def pair(name, *, dropout=0.0, dtype=torch.float64):
     """Return the fused and the taught module with the same weights, and the input sizes."""
-    package, sizes = MODULES[name]
     torch.manual_seed(0)
-    ours, taught = (getattr(p, name)(*sizes, dropout=dropout).to(dtype) for p in (fused, package))
+    kinds = (getattr(package, name) for package in (fused, attention))
+    ours, taught = (kind(*MODULES[name], dropout=dropout).to(dtype) for kind in kinds)
     ours.load_state_dict(taught.state_dict())
     return ours, taught, (4, 4, 7) if name == "DotProductAttention" else (6, 6, 6)
 

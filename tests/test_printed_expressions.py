@@ -7,9 +7,7 @@ import inspect
 import itertools
 import math
 import re
-import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import nbformat
@@ -18,6 +16,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from waiting import at_most
 
 from course_lib import attention
 from course_lib.authoring.paste import solution_source
@@ -40,22 +39,6 @@ FUNCTIONS = [name for name, exercise in exercises().items() if not exercise.is_c
 HARD = [name for name, one in exercises().items() if one.difficulty == 3 or one.minutes >= 20]
 RUN = 6  # consecutive tokens; two texts rarely share so many by chance
 MOST = 0.1  # share of a solution's runs, since a statement names the functions to call
-
-
-@contextmanager
-def at_most(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError in the body after some CPU time."""
-
-    def stop(*_):
-        raise TimeoutError
-
-    before = signal.signal(signal.SIGVTALRM, stop)
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)
 
 
 def cells_above(name: str) -> list[nbformat.NotebookNode]:

@@ -1,11 +1,13 @@
-"""Wait for an event, as long as it takes on a busy machine.
+"""Wait for an event, as long as it takes on a busy machine, and limit CPU time.
 
 No test measures wall-clock time. Speed is measured in CPU time, and PATIENCE only ends a test that
 would otherwise wait forever.
 """
 
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 PATIENCE = 300  # seconds
@@ -23,3 +25,19 @@ def wait_until(found: Callable[[], Found]) -> Found:
         assert time.monotonic() < until, f"waited {PATIENCE} s in vain"
         time.sleep(0.02)
     return result
+
+
+@contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError in the body after some CPU time."""
+
+    def stop(*_):
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)

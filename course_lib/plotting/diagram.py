@@ -52,7 +52,7 @@ def diagram(
     part: str,
     *,
     lit: str | Sequence[str] = (),
-    shapes: Mapping[str, str | Sequence[object]] | None = None,
+    shapes: Mapping[str, str | tuple[int, ...]] | None = None,
 ) -> Plot:
     """Draw the map of attention, with the parts that a section is about highlighted.
 
@@ -60,11 +60,11 @@ def diagram(
         part: the level: "attention", "heads", "block" or "encoder_decoder".
         lit: the box or boxes to highlight. "encoder_decoder" shows the inside of an attention only
             if one of its boxes, or no box, is highlighted.
-        shapes: box -> the shape of its output, a tuple or a string.
+        shapes: box -> the shape of its output, a tuple of numbers or a string.
     """
     sheet = LEVELS[part]()
     lit = (lit,) if isinstance(lit, str) else tuple(lit)
-    written = written_shapes(shapes)
+    written = {name: str(shape) for name, shape in (shapes or {}).items()}
     unknown = {*lit, *written} - sheet.boxes.keys()
     assert not unknown, f"{part!r} has no {unknown}"
     overview = encoder_decoder(inside=False)
@@ -77,16 +77,6 @@ def diagram(
             labels[way.name] = written[way.source]
         left.add(way.source)
     return Plot(_picture(sheet, lit, labels), _words(part, sheet, lit, labels))
-
-
-def written_shapes(shapes: Mapping[str, str | Sequence[object]] | None) -> dict[str, str]:
-    """Return each shape as Python writes it."""
-    return {
-        name: shape
-        if isinstance(shape, str)
-        else f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
-        for name, shape in (shapes or {}).items()
-    }
 
 
 def _picture(sheet: Sheet, lit: Sequence[str], labels: Mapping[str, str]) -> str:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 
 from course_lib.plotting.colors import KEY, OUTPUT, QUERY, VALUE, WEIGHT
-from course_lib.plotting.diagram import written_shapes
 from course_lib.plotting.figures import Plot
 from course_lib.plotting.svg import arrow, drawing, element, text
 
@@ -79,7 +78,7 @@ def diagram_strip(
     part: str,
     *,
     lit: str | Sequence[str] = (),
-    shapes: Mapping[str, str | Sequence[object]] | None = None,
+    shapes: Mapping[str, str | tuple[int, ...]] | None = None,
 ) -> Plot:
     """Draw the parts of attention in a row, with those that a section is about highlighted.
 
@@ -87,7 +86,7 @@ def diagram_strip(
     bold words. Shapes are written below.
     """
     lit = (lit,) if isinstance(lit, str) else tuple(lit)
-    written = written_shapes(shapes)
+    written = {name: str(shape) for name, shape in (shapes or {}).items()}
     known = {box for boxes in ROWS[part].values() for box in boxes}
     unknown = {*lit, *written} - known
     assert not unknown, f"{part!r} has no {unknown}"

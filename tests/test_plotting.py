@@ -8,6 +8,7 @@ import itertools
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -214,19 +215,19 @@ def picture_of(page):
 
 
 def test_show_finds_the_words_of_a_lesson_by_their_key(shown, monkeypatch):
-    monkeypatch.setitem(captions.WORDS, "both", captions.Words("three rows", "x < y"))
-    plot = plotting.heatmap(WEIGHTS)
-    plotting.show(plot, key="both")
+    monkeypatch.setitem(captions.ALTS, "rows", "three rows")
+    plot = replace(plotting.heatmap(WEIGHTS), caption="x < y")
+    plotting.show(plot, key="rows")
     assert shown[0]["text/plain"] == "three rows"
     assert "<figcaption>x &lt; y</figcaption>" in shown[0]["text/html"]
-    plotting.show(plot, key="live translator")  # it has no alt text of its own
+    plotting.show(plot)
     assert shown[1]["text/plain"] == plot.alt
 
 
 def test_lessons_use_exactly_the_alt_texts_that_have_a_key():
     texts = "".join(path.read_text() for path in SOLUTIONS.glob("*/*.py"))
     used = set(re.findall(r'\bkey="([^"]+)"\)', texts))
-    assert used == {key for key, words in captions.WORDS.items() if words.alt}
+    assert used == set(captions.ALTS)
 
 
 def draw_power(exponent, name="x"):

@@ -21,12 +21,18 @@ from course_lib.models.numerals import Numerals
 from course_lib.models.translator import Translator
 from course_lib.models.whole_game import NUM_HEADS, WINDOW, new_translator, translate
 from course_lib.plotting import Live, Plot
-from course_lib.plotting.captions import WORDS
 from course_lib.plotting.colors import ROLES
 
 TRANSLATOR, INDUCTION, WRITER = "translator.npz", "induction.npz", "writer.npz"
 LETTERS = string.ascii_uppercase  # the induction model's tokens: A is 0
 _USES = ("network", "attention", "live")  # scripts whose functions the two models' scripts call
+
+_CAPTION = (
+    "With attention, the model gives every letter a weight for each word it writes, and these "
+    "weights add up to 1. Arcs cross where German and English order the parts of a number "
+    "differently, as in “dreiundvierzig” and “forty three”. Another model, trained the same way, "
+    "may look at another letter of “vierzig” and still write “forty”."
+)
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -111,7 +117,7 @@ def live_translator(*, yours: Translator | None = None) -> Plot:
         plotting.attention(attention_weights, words, text),
         alt=alt,
         live=Live("translator", data, _USES),
-        caption=WORDS["live translator"].caption,
+        caption=_CAPTION,
     )
 
 

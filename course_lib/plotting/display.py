@@ -16,7 +16,7 @@ logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
 
 from matplotlib.figure import Figure  # noqa: E402
 
-from course_lib.plotting.captions import WORDS, Words  # noqa: E402
+from course_lib.plotting.captions import ALTS  # noqa: E402
 from course_lib.plotting.figures import Control, Plot, figure_html, script_of, stepper  # noqa: E402
 
 CHART = 4.1  # inches: at this width, text of 9 points is 9 pixels high on a phone
@@ -33,10 +33,9 @@ def show(plot: Plot, *, key: str | None = None) -> None:
 
     Args:
         plot: the result of a drawing function.
-        key: the key of the figure's words in `captions.py`.
+        key: the key of an alt text in `captions.py` that replaces the figure's own.
     """
-    words = WORDS[key] if key else Words()
-    plot = replace(plot, alt=words.alt or plot.alt, caption=words.caption or plot.caption)
+    plot = replace(plot, alt=ALTS[key]) if key else plot
     put(plot.alt, lambda: figure_html(plot))
 
 

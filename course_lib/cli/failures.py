@@ -18,21 +18,15 @@ from course_lib.workspace.errors import long_tmpdir, of_pythonpath
 _FULL = (errno.ENOSPC, errno.EDQUOT)  # these errors may not name the file
 
 
-def sentence(error: OSError) -> str | None:
-    """Return what is wrong with a file or folder and the remedy, or None for other errors."""
-    if error.errno in _FULL:
-        file = f"{os.fsdecode(error.filename)}: " if error.filename else ""
-        return f"{file}{error.strerror}; make room and run the same command again"
-    if error.filename is None:
-        return None
-    remedy = "check that it exists and that you may read and write it"
-    return f"{os.fsdecode(error.filename)}: {error.strerror}; {remedy}"
-
-
 def explained(error: Exception) -> str:
-    """Describe an unexpected error and say where to read the details."""
-    if isinstance(error, OSError) and (found := sentence(error)):
-        return found
+    """Describe an unexpected error and say what to do, or where to read the details."""
+    if isinstance(error, OSError):
+        file = f"{os.fsdecode(error.filename)}: " if error.filename is not None else ""
+        if error.errno in _FULL:
+            return f"{file}{error.strerror}; make room and run the same command again"
+        if file:
+            remedy = "check that it exists and that you may read and write it"
+            return f"{file}{error.strerror}; {remedy}"
     if "AF_UNIX path too long" in str(error) and (found := long_tmpdir()):
         return f"{found}, and call again"
     if found := of_pythonpath(error):

@@ -127,21 +127,6 @@ _UNTRUSTED = (
 )
 
 
-# Options of `course export` about the LMS's own gradebook file.
-Into = Annotated[
-    Path | None, typer.Option("--into", metavar="FILE", help="The gradebook from the LMS, as CSV.")
-]
-Match = Annotated[
-    str | None, typer.Option("--match", metavar="COLUMN", help="The column with the student ids.")
-]
-Columns = Annotated[
-    list[str] | None, typer.Option("--map", metavar="LESSON=COLUMN", help="The column of a lesson.")
-]
-Students = Annotated[
-    Path | None, typer.Option("--students", help="CSV with the columns nbgrader_id and lms_id.")
-]
-
-
 @verbs.command()
 def export(
     lessons: Lessons = None,
@@ -149,14 +134,26 @@ def export(
         Literal["csv", "canvas", "moodle", "gradescope"],
         typer.Option("--to", help="Output format."),
     ] = "csv",
-    into: Into = None,
+    into: Annotated[
+        Path | None,
+        typer.Option("--into", metavar="FILE", help="The gradebook from the LMS, as CSV."),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", help="Output file; default grades.csv or FILE_filled.csv."),
     ] = None,
-    match: Match = None,
-    columns: Columns = None,
-    students: Students = None,
+    match: Annotated[
+        str | None,
+        typer.Option("--match", metavar="COLUMN", help="The column with the student ids."),
+    ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option("--map", metavar="LESSON=COLUMN", help="The column of a lesson."),
+    ] = None,
+    students: Annotated[
+        Path | None,
+        typer.Option("--students", help="CSV with the columns nbgrader_id and lms_id."),
+    ] = None,
     partial: Annotated[
         bool,
         typer.Option("--partial", help="Include lessons with ungraded written answers."),

@@ -12,7 +12,7 @@ from course_lib.cli.options import AsJson, Lessons, Quiet, Verbs, progress, work
 from course_lib.workspace.errors import UsageError
 from course_lib.workspace.folder import (
     CLONE,
-    chosen_lessons,
+    choose,
     course_root,
     find_lesson,
     lesson_names,
@@ -58,7 +58,7 @@ def build(
         from course_lib.authoring import builder
 
     root = course_root()
-    chosen = chosen_lessons(root, lessons)
+    chosen = choose(lesson_names(root), lessons)
     if check:
         drifts = builder.check_build(root, chosen)
         if as_json:
@@ -101,7 +101,7 @@ def bundle(
         from course_lib.authoring.bundle import make_bundle
 
     root = course_root()
-    chosen = list(dict.fromkeys(chosen_lessons(root, lessons) or []))
+    chosen = list(dict.fromkeys(choose(lesson_names(root), lessons) or []))
     last = find_lesson(lesson_names(root), up_to) if up_to else None
     made = make_bundle(root, sorted(chosen), up_to=last, into=into, progress=progress(quiet))
     typer.echo(json.dumps(made.as_dict(), indent=2) if as_json else made.text())
@@ -158,7 +158,7 @@ def matrix(
 
     root = with_sources("tests/variants")
     tell = progress(quiet) or (lambda step: None)
-    chosen = chosen_lessons(root, lessons)
+    chosen = choose(lesson_names(root), lessons)
     result = run(root, chosen, seeds=seeds, progress=tell)
     typer.echo(json.dumps(result.as_dict(), indent=2) if as_json else result.text())
     raise typer.Exit(0 if result.ok else 1)
@@ -195,7 +195,7 @@ def times(lessons: Lessons = None, as_json: AsJson = False) -> None:
         from course_lib.authoring.lesson_tree import LessonTree
         from course_lib.authoring.times import as_text, course_times
 
-        found = course_times(LessonTree.at(root), chosen_lessons(root, lessons))
+        found = course_times(LessonTree.at(root), choose(lesson_names(root), lessons))
     if as_json:
         typer.echo(json.dumps({name: asdict(time) for name, time in found.items()}, indent=2))
     else:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from course_lib.cli.options import AsJson, Quiet, Verbs, progress, working
-from course_lib.workspace.folder import chosen_lessons, course_root, lesson_names, with_sources
+from course_lib.workspace.folder import choose, course_root, lesson_names, with_sources
 
 verbs = Verbs()
 _LESSON = "For grading, scale and checks: a lesson to measure; may be repeated."
@@ -49,20 +49,20 @@ def bench(
     match what:
         case "checks":
             root = with_sources("tests/variants")
-            slugs = chosen_lessons(root, lesson)
+            slugs = choose(lesson_names(root), lesson)
             measured = checks.measure(root, slugs, most=5 if quick else None, tell=tell)
         case "stability":
             copies, runs = (3, 1) if quick else (20, 3)
             measured = stability.measure(course_root(), copies=copies, runs=runs, tell=tell)
         case "scale":
             root = course_root()
-            slugs = chosen_lessons(root, lesson) or lesson_names(root)
+            slugs = choose(lesson_names(root), lesson) or lesson_names(root)
             measured = scale.measure(root, slugs, students, tell)
         case "grading":
             root = course_root()
             measured = grading.compare(
                 root,
-                chosen_lessons(root, lesson or ["02"]) or [],
+                choose(lesson_names(root), lesson or ["02"]) or [],
                 submissions=submissions,
                 tell=tell,
             )

@@ -10,10 +10,10 @@ from course_lib.cli.options import AsJson, Lessons, Quiet, Sandbox, Verbs, progr
 from course_lib.workspace.errors import UsageError
 from course_lib.workspace.folder import (
     assignment_names,
-    chosen_assignments,
-    chosen_lessons,
+    choose,
     course_root,
     find_lesson,
+    lesson_names,
 )
 
 verbs = Verbs()
@@ -34,7 +34,7 @@ def demo(
         from course_lib.grading import demo_course
 
     root = course_root()
-    chosen = chosen_lessons(root, lessons)
+    chosen = choose(lesson_names(root), lessons)
     result = demo_course.demo(root, chosen, progress=progress(quiet))
     if as_json:
         typer.echo(json.dumps(tables.demo_as_dict(result), indent=2))
@@ -77,7 +77,7 @@ def grade(
         raise UsageError(_UNTRUSTED.format(sandbox))
     settings = Settings(executor, sandbox, workers, force=force)
     summaries = []
-    for lesson in chosen_assignments(root, lessons) or []:
+    for lesson in choose(assignment_names(root), lessons) or []:
         with executors.started_ahead(root, lesson, settings) as pool:
             with working():  # nbgrader takes a second, in which workers come up
                 from course_lib.grading import driver
@@ -114,9 +114,9 @@ def report(
         from course_lib.grading.class_report import pages
 
     root = course_root()
-    chosen = chosen_assignments(root, [lesson] if lesson else None)
+    name = find_lesson(assignment_names(root), lesson) if lesson else None
     with working("reading the gradebook", quiet):
-        page = str(pages.write_report(root, chosen[0] if chosen else None))
+        page = str(pages.write_report(root, name))
     typer.echo(json.dumps({"report": page}) if as_json else page)
 
 
@@ -194,7 +194,7 @@ def export(
             )
     request = exports.ExportRequest(
         to=to,
-        lessons=chosen_assignments(root, lessons),
+        lessons=choose(assignment_names(root), lessons),
         into=into,
         match=match,
         columns=named,

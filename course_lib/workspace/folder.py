@@ -78,14 +78,9 @@ def assignment_names(root: Path) -> list[str]:
     return sorted(found.union(lesson_names(root)))
 
 
-def chosen_assignments(root: Path, wanted: list[str] | None) -> list[str] | None:
-    """Return the assignments that `course grade`, `report` and `export` work on."""
-    return [find_lesson(assignment_names(root), name) for name in wanted] if wanted else None
-
-
-def chosen_lessons(root: Path, wanted: list[str] | None) -> list[str] | None:
-    """Return the lessons that a command works on, or None for all."""
-    return [find_lesson(lesson_names(root), name) for name in wanted] if wanted else None
+def choose(known: list[str], wanted: list[str] | None) -> list[str] | None:
+    """Return those of the known lessons that a command works on, or None for all."""
+    return [find_lesson(known, name) for name in wanted] if wanted else None
 
 
 def find_lesson(known: list[str], wanted: str) -> str:

@@ -120,16 +120,14 @@ def test_arcs_are_as_wide_and_opaque_as_the_weight_and_numbers_begin_at_a_hundre
     assert plot.live.data["scale"] == 0.1 and paths(plot)
 
 
-def test_masked_places_are_hatched_struck_have_no_arc_and_weight_on_them_is_told():
+def test_masked_places_are_hatched_struck_and_have_no_arc():
     plot = plotting.attention(WEIGHTS, WORDS, KEYS, mask=[[1, 1, 0]])
     assert sum(path.get("d").count("M") for path in paths(plot)) == 3
     struck = [t.text for t in elements(plot.svg, "text") if t.get("text-decoration")]
     assert struck == ["vierzig"]
     assert len([p for p in elements(plot.svg, "path") if p.get("stroke") == colors.PLAIN]) == 1
     assert [row[3] for row in plot.table.rows] == ["masked", "masked"]
-    told = "2 masked places have weight all the same, most forty at vierzig, 0.93."
-    assert plot.alt.endswith(told) and told in plot.live.data["note"]
-    assert {"Hatched: masked.", told} <= set(words_in(plot))
+    assert "Hatched: masked." in words_in(plot) and "Hatched: masked." in plot.live.data["note"]
 
 
 # --- what is taken, and what is refused -----------------------------------------------

@@ -107,8 +107,6 @@ def _masked(mask: Any, shape: tuple[int, ...]) -> np.ndarray:
     if mask is None:
         return np.zeros(shape, dtype=bool)
     allowed = as_array(mask).astype(bool)
-    if allowed.ndim == 4 and len(allowed) == 1:
-        allowed = allowed[0]
     try:
         return ~np.broadcast_to(allowed, shape)
     except ValueError:
@@ -149,15 +147,14 @@ def sentence(shown: Attention) -> str:
     for head, name in enumerate(shown.heads):
         words = _head_words(shown, head, in_full=head == 0)
         parts.append(f"{name}: {words}" if num_heads > 1 else words[0].upper() + words[1:])
-    parts += filter(None, [_mask_words(shown), _leak_words(shown)])
+    parts += filter(None, [_mask_words(shown)])
     return (f"{shown.title}. " if shown.title else "") + ". ".join(parts) + "."
 
 
 def note(shown: Attention) -> list[str]:
     """Return sentences that explain how to read the picture."""
-    said = [f"Thicker arcs and fuller color show larger weights, up to {shown.scale:g}"]
-    said += ["Hatched: masked"] if shown.masked.any() else []
-    return [f"{words}." for words in (*said, _leak_words(shown)) if words]
+    said = [f"Thicker arcs and fuller color show larger weights, up to {shown.scale:g}."]
+    return [*said, "Hatched: masked."] if shown.masked.any() else said
 
 
 def _head_words(shown: Attention, head: int, *, in_full: bool) -> str:
@@ -244,16 +241,3 @@ def _mask_words(shown: Attention) -> str:
             which = and_joined(names) if len(names) <= NAMED_UP_TO else f"{len(names)} keys"
             return f"Masked for every query: {which}"
     return f"{shown.masked.sum()} of {shown.masked.size} places are masked"
-
-
-def _leak_words(shown: Attention) -> str:
-    leaked = np.where(shown.masked, shown.weights, 0.0)
-    if not leaked.any():
-        return ""
-    head, query, key = np.unravel_index(int(np.argmax(leaked)), leaked.shape)
-    where = f"{shown.queries.said[query]} at {shown.keys.said[key]}"
-    where += f" in {shown.heads[head]}" if len(shown.heads) > 1 else ""
-    return (
-        f"{(leaked > 0).sum()} masked places have weight all the same, "
-        f"most {where}, {leaked.max():.2f}"
-    )

@@ -216,7 +216,6 @@ def test_one_tile_exists_at_a_time_and_fast_memory_holds_what_it_needs(step):
 
 
 REFUSED = {
-    r"at most 8 .* got shape \(2, 7\)": lambda: plotting.clickable_mask(torch.zeros(2, 7), min),
     r"\(1, 16, 3\); got \(3,\)": lambda: plotting.clickable_mask(ROWS, lambda *_, mask: ROWS[0]),
     r"weights \(1, 1089, 3\); got \(1, 1089, 2\)": lambda: plotting.query_plane(
         PLANE, attention=lambda q, *_: q

@@ -17,7 +17,6 @@ from course_lib.plotting.words import as_array
 if TYPE_CHECKING:
     from torch import Tensor
 
-MOST_QUERIES, MOST_KEYS = 8, 6
 DIGITS = 1000
 
 
@@ -25,20 +24,15 @@ def clickable_mask(scores: Any, softmax: "Callable[..., Tensor]") -> Plot:
     """Map the weights of scores. If scripts run, a click on a cell masks or allows its key.
 
     Args:
-        scores: `(num_queries, num_keys)`, at most 8 queries and 6 keys.
+        scores: `(num_queries, num_keys)`, with few keys, since each has 2 ** num_keys masks.
         softmax: called once as `softmax(scores, mask=mask)` with shapes `(1, rows, num_keys)`.
 
     Raises:
-        ValueError: if there are more queries or keys, or `softmax` returns another shape.
+        ValueError: if `softmax` returns another shape.
     """
     import torch  # late, because class reports draw without torch
 
     table = as_array(scores).astype(float)
-    if table.ndim != 2 or table.shape[0] > MOST_QUERIES or table.shape[1] > MOST_KEYS:
-        raise ValueError(
-            f"`scores` must have 2 axes, at most {MOST_QUERIES} queries and {MOST_KEYS} keys; got "
-            f"shape {table.shape}"
-        )
     num_queries, num_keys = table.shape
     masks = np.arange(1 << num_keys)[:, None] >> np.arange(num_keys) & 1
     rows = np.repeat(table, len(masks), axis=0)[None]

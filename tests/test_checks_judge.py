@@ -297,6 +297,16 @@ def test_a_cause_is_named_if_it_explains_three_quarters_of_the_failures():
     assert report.findings[0].message.startswith("On 3 of the 4 inputs that fail, your own code")
 
 
+def test_changed_arguments_are_named_without_a_count_of_other_failures():
+    def changes(x):
+        x *= 2
+        return x if x.numel() == 1 else x + 1
+
+    report = judge_answer(of_sizes(1, 2, 3), changes)
+    assert report.mistake == "input_mutated"
+    assert report.findings[0].message.startswith("Your function changed its argument `x`")
+
+
 def test_half_precision_is_forgiven_where_the_call_asks_for_it():
     def tolerance(got, **more):
         return tolerance_for(probe(**more), Recorded("tensor", "torch.Tensor", got))

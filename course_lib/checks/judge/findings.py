@@ -167,7 +167,7 @@ def findings_of(
         if problem.id in (_OF_THE_EDGES if violation.part == "edges" else _OF_THE_VALUES):
             message = f"{failures.case_of(failure)} {message}".strip()
         message = message or _NOTHING_KNOWN
-        if cause and name_of(problem) == cause:
+        if cause and name_of(problem) == cause and violation.aspect not in HYGIENE:
             failing = by_probe(v for v in violations if v.aspect not in HYGIENE).values()
             share = sum(any(name_of(v.problem) == cause for v in about) for about in failing)
             if share < len(failing) and not spreads(problem):

@@ -115,7 +115,8 @@ def weight_in_an_empty_row(probe, weights, allowed) -> str | None:
 _OF_WEIGHTS = {
     "dropped_key_has_weight": (
         weight_on_a_dropped_key,
-        "Does your masking reach this key, and over which axis does the softmax run?",
+        "Is the score of this key -inf before the softmax, and over which axis does the softmax "
+        "run?",
     ),
     "rows_do_not_sum_to_one": (
         rows_that_do_not_sum_to_one,

@@ -69,8 +69,8 @@ EXERCISE = Exercise(
             "What else does `max` along an axis return, besides the largest numbers?",
         ),
         mistake("last_of_ties", _last_of_ties).says(
-            "Where two weights tie for the largest, you return the later one. The exercise asks "
-            "for the first.",
+            "Where two weights tie for the largest, you do not return the first, as the exercise "
+            "asks.",
             "If two weights tie, which step of your code decides between them?",
         ),
     ),

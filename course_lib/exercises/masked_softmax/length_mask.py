@@ -48,9 +48,6 @@ def _compared(compare) -> Callable:
     return model
 
 
-_REAL = _compared(lambda at, lens: at < lens)
-
-
 EXERCISE = Exercise(
     points=2,
     minutes=8,
@@ -66,11 +63,17 @@ EXERCISE = Exercise(
             "The mask is inverted: you keep the padding and drop the real keys.",
             "What does True mean in this course's masks?",
         ),
-        mistake("longest_length", lambda lens, m: _REAL(lens, int(lens.max()))).says(
+        mistake(
+            "longest_length",
+            lambda lens, m: torch.arange(int(lens.max()), device=lens.device) < lens[..., None],
+        ).says(
             "Your mask has as many columns as the longest length, not `max_len`.",
             "How wide are the scores if every item is padded?",
         ),
-        mistake("queries_joined", lambda lens, m: _REAL(lens.reshape(-1), m)).says(
+        mistake(
+            "queries_joined",
+            lambda lens, m: torch.arange(m, device=lens.device) < lens.reshape(-1, 1),
+        ).says(
             "You join the axes of items and queries: the mask is (batch * num_queries, max_len).",
             "Which step joins the two axes, and where are they separated again?",
         ),

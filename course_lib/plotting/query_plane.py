@@ -17,7 +17,6 @@ from course_lib.plotting.svg import arrow, drawing, element, text
 from course_lib.plotting.words import as_array, number
 
 REACH, STEPS = 2.0, 32  # the plane covers -REACH to REACH, and the query moves in STEPS steps
-MOST_KEYS = 6
 SIDE, WIDTH, ROW = 300, 640, 34
 BEYOND = 0.45  # gap from the tip of a key to its name, with room for a value
 
@@ -38,7 +37,7 @@ def query_plane(
     scores.
 
     Args:
-        keys: `(num_keys, 2)` numbers between -2 and 2, at most 6 keys.
+        keys: `(num_keys, 2)` numbers between -2 and 2, for a few keys.
         values: `(num_keys, 2)` in the same range; by default the keys.
         attention: called once as `attention(queries, keys, values)` with float32 tensors
             `(1, num_queries, 2)`, `(1, num_keys, 2)` and `(1, num_keys, 2)`. It returns the
@@ -51,15 +50,10 @@ def query_plane(
         scale: the initial one; by default the first.
 
     Raises:
-        ValueError: if a shape, a range or the number of keys is wrong.
+        ValueError: if `attention` returns weights of another shape.
     """
-    points = _in_the_plane("keys", keys)
-    carried = points if values is None else _in_the_plane("values", values)
-    if len(points) > MOST_KEYS or len(carried) != len(points):
-        raise ValueError(
-            f"`values` must have a row for each key, at most {MOST_KEYS}; got {len(points)} keys "
-            f"and {len(carried)} values"
-        )
+    points = as_array(keys).astype(float)
+    carried = points if values is None else as_array(values).astype(float)
     labels = list(names or (f"k{i + 1}" for i in range(len(points))))
     value_names = ["" if values is None else f"v{i + 1}" for i in range(len(points))]
     ticks = np.linspace(-REACH, REACH, STEPS + 1)
@@ -116,15 +110,6 @@ def query_plane(
     return Plot(
         picture, alt, table, live=Live("query_plane", data, ("network", "attention", "live"))
     )
-
-
-def _in_the_plane(argument: str, given: Any) -> np.ndarray:
-    points = as_array(given).astype(float)
-    if points.ndim != 2 or points.shape[1] != 2 or np.abs(points).max() > REACH:
-        raise ValueError(
-            f"`{argument}` must be (num_keys, 2) numbers between -2 and 2; got shape {points.shape}"
-        )
-    return points
 
 
 def _picture(

@@ -15,9 +15,14 @@ ROOT = Path(__file__).parent.parent
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that forks")
 
 
-def test_a_row_an_exercise_with_every_kind_of_answer():
+def test_a_row_an_exercise_with_every_kind_of_answer(monkeypatch):
+    def first_of_each_kind(root, name):
+        answers = list(variants(root, name))
+        return [next(a for a in answers if a.is_right is kind) for kind in (True, False)]
+
+    monkeypatch.setattr(benchmark, "variants", first_of_each_kind)
     told = []
-    found = benchmark.measure(ROOT, ["02_masked_softmax"], most=1, tell=told.append)
+    found = benchmark.measure(ROOT, ["02_masked_softmax"], tell=told.append)
     names = list(lessons()["02_masked_softmax"].exercises)
     assert list(found["exercises"]) == names == told
     kinds = [kind for row in found["exercises"].values() for kind in row.values()]

@@ -42,7 +42,6 @@ def measure(
     root: Path,
     slugs: Sequence[str] | None = None,
     *,
-    most: int | None = None,
     tell: Tell = lambda line: None,
 ) -> dict[str, Any]:
     """Time the first check of every answer, and return CPU times in seconds.
@@ -53,7 +52,6 @@ def measure(
     Args:
         root: the course folder, which holds `tests/variants`.
         slugs: lessons; all of them if not given.
-        most: the number of answers of each kind to time for each exercise; all if not given.
         tell: called with a line for each exercise.
 
     Raises:
@@ -70,7 +68,7 @@ def measure(
         tell(name)
         answers = list(variants(root, name))
         kinds = ([a for a in answers if a.is_right], [a for a in answers if not a.is_right])
-        right, wrong = ([_first_check(a) for a in kind[:most]] for kind in kinds)
+        right, wrong = ([_first_check(a) for a in kind] for kind in kinds)
         rows[name] = right, wrong
     command = [sys.executable, "-c", _FIRST_OF_SESSION]
     runs = [subprocess.run(command, check=True, capture_output=True, text=True) for _ in range(4)]

@@ -10,7 +10,6 @@ from course_lib.workspace.folder import choose, course_root, lesson_names, with_
 
 verbs = Verbs()
 _LESSON = "For grading, scale and checks: a lesson to measure; may be repeated."
-_QUICK = "Measure less. checks: five answers of each kind; stability: three copies, graded once."
 
 
 @verbs.command()
@@ -24,7 +23,6 @@ def bench(
         int, typer.Option(min=1, help="For grading: number of submissions.")
     ] = 24,
     students: Annotated[int, typer.Option(min=1, help="For scale: number of students.")] = 2000,
-    quick: Annotated[bool, typer.Option("--quick", help=_QUICK)] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -49,23 +47,17 @@ def bench(
     match what:
         case "checks":
             root = with_sources("tests/variants")
-            slugs = choose(lesson_names(root), lesson)
-            measured = checks.measure(root, slugs, most=5 if quick else None, tell=tell)
+            measured = checks.measure(root, choose(lesson_names(root), lesson), tell=tell)
         case "stability":
-            copies, runs = (3, 1) if quick else (20, 3)
-            measured = stability.measure(course_root(), copies=copies, runs=runs, tell=tell)
+            measured = stability.measure(course_root(), tell=tell)
         case "scale":
             root = course_root()
             slugs = choose(lesson_names(root), lesson) or lesson_names(root)
             measured = scale.measure(root, slugs, students, tell)
         case "grading":
             root = course_root()
-            measured = grading.compare(
-                root,
-                choose(lesson_names(root), lesson or ["02"]) or [],
-                submissions=submissions,
-                tell=tell,
-            )
+            slugs = choose(lesson_names(root), lesson or ["02"]) or []
+            measured = grading.compare(root, slugs, submissions=submissions, tell=tell)
     text = yaml.safe_dump(measured, sort_keys=False, allow_unicode=True)
     typer.echo(json.dumps(measured, indent=2) if as_json else text.rstrip())
     raise typer.Exit(1 if measured.get("unstable") else 0)

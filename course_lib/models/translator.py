@@ -62,7 +62,12 @@ class Translator(nn.Module):
         """
         memory = self.encoder(self.embed(self.characters, source), valid_lens)
         if mask is not None:
-            memory, valid_lens = keep(memory, valid_lens, mask)
+            # Move the allowed positions to the front, because decoders take only lengths.
+            places = torch.arange(memory.shape[1], device=memory.device)
+            kept = mask & (places < valid_lens[:, None])
+            order = kept.int().argsort(dim=1, descending=True, stable=True)
+            memory = memory.gather(1, order[:, :, None].expand_as(memory))
+            valid_lens = kept.sum(1)
         y = self.decoder(self.embed(self.words, inputs), memory, valid_lens)
         return self.to_logits(self.norm(y))
 
@@ -134,10 +139,3 @@ class RecurrentTranslator(nn.Module):
         )
         _, summary = self.reader(packed)  # (1, batch, embed_dim)
         return self.to_logits(self.writer(self.words(inputs), summary)[0])
-
-
-def keep(memory: Tensor, valid_lens: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Move the allowed positions to the front, and return the memory and their number."""
-    kept = mask & (torch.arange(memory.shape[1], device=memory.device) < valid_lens[:, None])
-    order = kept.int().argsort(dim=1, descending=True, stable=True)
-    return memory.gather(1, order[:, :, None].expand_as(memory)), kept.sum(1)

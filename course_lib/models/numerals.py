@@ -163,13 +163,9 @@ class Numerals:
         """Return the ids of the characters of a numeral, given as text or number, `(m,)`."""
         return self.source.ids(self.say(text) if isinstance(text, int) else text.lower().strip())
 
-    def target_ids(self, number: int) -> Tensor:
-        """Return the ids of the English words of `number` and of `<end>`, `(t,)`."""
-        return self.target.ids([*_english(number), END])
-
     def pair(self, number: int) -> tuple[Tensor, Tensor]:
-        """Return the ids of the source and of the target."""
-        return self.source_ids(number), self.target_ids(number)
+        """Return the ids of the characters of `number`, and of its English words and `<end>`."""
+        return self.source_ids(number), self.target.ids([*_english(number), END])
 
     def batches(self, size: int, generator: torch.Generator) -> Iterator[Pairs]:
         """Yield random pairs of seen numbers without end, `size` at a time.

@@ -168,18 +168,15 @@ def _head_words(shown: Attention, head: int, *, in_full: bool) -> str:
             _query_words(name, weights[i], masked[i], shown.keys.said)
             for i, name in enumerate(shown.queries.said)
         ]
-    elif (free := _free(weights, masked)).any():
-        query, key = np.unravel_index(int(np.argmax(free)), free.shape)
-        pair = f"{shown.queries.said[query]} at {shown.keys.said[key]}"
-        said.append(f"strongest is {pair}, {free[query, key]:.2f}")
+    else:
+        free = np.where(masked, 0.0, weights)
+        if (choice := (~masked).sum(axis=1, keepdims=True) > 1).any():
+            free *= choice  # a query with a single key always gives it 1
+        if free.any():
+            query, key = np.unravel_index(int(np.argmax(free)), free.shape)
+            pair = f"{shown.queries.said[query]} at {shown.keys.said[key]}"
+            said.append(f"strongest is {pair}, {free[query, key]:.2f}")
     return "; ".join(said) or "no weight at all"
-
-
-def _free(weights: np.ndarray, masked: np.ndarray) -> np.ndarray:
-    """Return True for unmasked weights in rows with more than one allowed key."""
-    free = np.where(masked, 0.0, weights)
-    choice = (~masked).sum(axis=1, keepdims=True) > 1
-    return free * choice if choice.any() else free
 
 
 def _query_words(name: str, row: np.ndarray, masked: np.ndarray, keys: list[str]) -> str:

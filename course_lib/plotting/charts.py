@@ -91,7 +91,16 @@ def lines(
     data = {name: as_array(values).astype(float) for name, values in series.items()}
     figure = new_figure(CHART, 2.9)
     axes = figure.subplots()
-    draw_lines(axes, across, data)
+    for position, (name, values) in enumerate(data.items()):
+        axes.plot(
+            across,
+            values,
+            label=name,
+            **style(position),
+            markersize=max(4.0, 8.5 - 1.5 * len(data)),
+            linewidth=max(1.4, 4.0 - 0.9 * len(data)),
+        )
+    clean(axes, grid=True)
     axes.set_xscale("log" if log_x else "linear")
     axes.set_yscale("log" if log_y else "linear")
     axes.set(xlabel=x_label, ylabel=y_label)
@@ -106,21 +115,6 @@ def lines(
     words = [curve_sentence(name, across, values, log=log_y) for name, values in data.items()]
     alt = f"{title or y_label} over {x_label}: " + "; ".join(words) + "."
     return Plot(figure, alt, lines_table(x_label, across, data))
-
-
-def draw_lines(axes: Axes, across: np.ndarray, series: Mapping[str, np.ndarray]) -> None:
-    """Draw the lines, each with its own marker and dash."""
-    shrink = len(series)
-    for position, (name, values) in enumerate(series.items()):
-        axes.plot(
-            across,
-            values,
-            label=name,
-            **style(position),
-            markersize=max(4.0, 8.5 - 1.5 * shrink),
-            linewidth=max(1.4, 4.0 - 0.9 * shrink),
-        )
-    clean(axes, grid=True)
 
 
 def name_ends(axes: Axes) -> None:

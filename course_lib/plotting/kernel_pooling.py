@@ -40,8 +40,11 @@ def kernel_fits(
     for axes, (name, values) in zip(grid, data.items(), strict=False):
         axes.plot(x, y, "o", color=PLAIN, markersize=3.5, label="data")
         axes.plot(at, values, color=OUTPUT, linewidth=2, label="prediction")
-        for start, end in _gaps(at, values):
-            axes.axvspan(start, end, facecolor="none", edgecolor=PLAIN, hatch="////", lw=0)
+        missing = np.flatnonzero(~np.isfinite(values))
+        for gap in np.split(missing, np.flatnonzero(np.diff(missing) > 1) + 1):
+            if gap.size:  # half a step wider on both sides
+                ends = at[gap[[0, -1]]] + (at[1] - at[0]) / 2 * np.array([-1, 1])
+                axes.axvspan(*ends, facecolor="none", edgecolor=PLAIN, hatch="////", lw=0)
         axes.set_title(name, fontsize=9)
         clean(axes)
         axes.set(xlabel="hours", ylabel="reading (°C)")
@@ -99,13 +102,3 @@ def query_weights(keys: Any, values: Any, query: float, weights: Any, output: fl
     figure.set_layout_engine("none")
     handle = float(below.transData.transform((query, 0))[0] / figure.bbox.width)
     return Plot(figure, words, Table(["key", "value", "weight"], rows), handle)
-
-
-def _gaps(places: np.ndarray, values: np.ndarray) -> list[tuple[float, float]]:
-    """Return the intervals without a prediction, extended by half a step on both sides."""
-    missing = np.flatnonzero(~np.isfinite(values))
-    if not missing.size:
-        return []
-    half = (places[1] - places[0]) / 2
-    runs = np.split(missing, np.flatnonzero(np.diff(missing) > 1) + 1)
-    return [(places[run[0]] - half, places[run[-1]] + half) for run in runs]

@@ -26,7 +26,6 @@ from course_lib.checks.judge.verdict import judge_answer
 from course_lib.exercises import find
 from course_lib.workspace.errors import UsageError
 
-Tell = Callable[[str], None]
 # Modules that torch imports when an optimizer, a gradient or a transform is first used.
 _PUT_OFF = ("torch._dynamo", "torch.fx.experimental.symbolic_shapes", "torch._functorch.apis")
 _FIRST_OF_SESSION = """
@@ -42,7 +41,7 @@ def measure(
     root: Path,
     slugs: Sequence[str] | None = None,
     *,
-    tell: Tell = lambda line: None,
+    tell: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
     """Time the first check of every answer, and return CPU times in seconds.
 

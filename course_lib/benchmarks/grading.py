@@ -28,15 +28,13 @@ from course_lib.grading.executors import started_ahead
 from course_lib.grading.ledger import Ledger
 from course_lib.workspace.errors import GradingError
 
-Tell = Callable[[str], None]
-
 
 def compare(
     root: Path,
     lessons: list[str],
     *,
     submissions: int = 24,
-    tell: Tell = lambda line: None,
+    tell: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
     """Grade the same class with both graders, in turn.
 

@@ -126,14 +126,6 @@ def _failing(steps) -> Callable:
     return model
 
 
-def _best_absolute(inputs, targets, initial=1.0, num_steps=200, lr=0.1) -> float:
-    bandwidths = torch.logspace(-3, 1, 1500, dtype=torch.float64)
-    scores = -((inputs[:, None] - inputs) ** 2) / (2 * bandwidths[:, None, None] ** 2)
-    scores = scores.masked_fill(torch.eye(len(inputs), dtype=torch.bool), -math.inf)
-    errors = (torch.softmax(scores, -1) @ targets - targets).abs().mean(-1)
-    return bandwidths[errors.argmin()].item()
-
-
 EXERCISE = Exercise(
     points=4,
     minutes=20,
@@ -150,11 +142,6 @@ EXERCISE = Exercise(
             "that requires a gradient.",
             "Which tensor should require one, and what cuts it off before `backward` (`.item()`, "
             "`float(...)`, `no_grad`)?",
-        ),
-        mistake("absolute_errors", _best_absolute).says(
-            "Your bandwidth is best for the absolute errors, but the exercise asks for the mean of "
-            "the squares.",
-            "Which function of the errors do you average?",
         ),
     ),
     hints=(

@@ -127,13 +127,6 @@ EXERCISE = Exercise(
             "its logarithm is -inf.",
             "Which part of the formula can you use without `exp` and `log`?",
         ),
-        mistake(
-            "penalty_detached",
-            lambda q, k, h: (q @ k.T - k.detach().square().sum(-1) / 2) / h**2,
-        ).says(
-            "The gradient does not reach the keys through the term with |k|^2.",
-            "Which step takes that term out of the graph (`detach`, `no_grad`, `.item()`)?",
-        ),
         mistake("query_term_only", _dots(-0.5, 0)).says(
             "You subtract the term of the query, which is the same for all keys and changes no "
             "weight. The term of the key is missing.",

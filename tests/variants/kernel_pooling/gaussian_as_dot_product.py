@@ -78,7 +78,7 @@ def several_faults(faults):
     return gaussian_as_dot_product
 
 
-@wrong("penalty_detached")
+@wrong()
 def constant_penalty(queries, keys, bandwidth):
     with torch.no_grad():
         penalty = (keys * keys).sum(dim=1) / 2

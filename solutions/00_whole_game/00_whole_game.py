@@ -12,7 +12,7 @@
 # - read an attention map;
 # - say what attention was invented for, and what queries, keys and values are;
 # - compute attention weights from a query and keys;
-# - work on an exercise, with its check and its hints.
+# - work through an exercise with its check and hints.
 #
 # **Time:** {time}. **You need:** Python, and the basics of PyTorch tensors (shapes, indexing). You
 # do not need German. Click on a cell and press Shift + Enter to run it.
@@ -44,8 +44,8 @@ from course_lib.models.whole_game import (
 #
 # Our translator reads letters and writes words. It starts as about 126,000 numbers, nearly all of
 # them random. In each of 800 steps it sees 64 numerals with their translations, and the 126,000
-# numbers change a little, so that the correct words become more likely. Of the 9,999 numerals, 500
-# are held out: the translator never sees them during training.
+# numbers change a little, so that the correct words become more likely. Of the numerals from 1 to
+# 9,999, 500 are held out: the translator never sees them during training.
 #
 # **Predict**, then run the cell, which takes about half a minute. Wherever you read *Predict*,
 # commit to a guess. Even a wrong guess helps you remember the answer.
@@ -132,10 +132,10 @@ plotting.show(plotting.bottleneck())
 # the source and let each new word look back at all of them. In 2017 the Transformer dropped the
 # recurrent network and kept the attention.
 #
-# How does a word find where to look? Three kinds of vectors decide. Before *forty* is written,
+# Three kinds of vectors determine where a word looks. Before *forty* is written,
 #
 # - the next word has a **query**, as if asking *which letters name the tens?*
-# - each letter has a **key**, as if it were labeled *part of a word for tens*;
+# - each letter has a **key**, which works like a label, such as *part of a word for tens*;
 # - each letter has a **value**, the information that it passes on, such as *forty*.
 #
 # The better a key fits the query, the larger its weight. The word receives the weighted average of
@@ -164,11 +164,11 @@ assert 0.75 < torch.softmax(arrows @ torch.tensor([0.125, -1.0]), dim=0)[2] < 0.
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# 1. Point the query the same way as *vierzig*, and make it long. A dot product is large where both
-#    arrows are long and point the same way, 0 where they are perpendicular, and negative where they
+# 1. Point the query the same way as *vierzig*, and make it long. A dot product is large when both
+#    arrows are long and point the same way, 0 when they are perpendicular, and negative when they
 #    point away from each other. Halving the arrow halves all dot products, and the weight of
 #    *vierzig* falls.
-# 2. All three weights are 1/3. Attention always returns an average, even where no key fits, because
+# 2. All three weights are 1/3. Attention always returns an average, even when no key fits, because
 #    the weights always sum to 1. Lesson 01 begins with this average.
 #
 # </details>
@@ -194,8 +194,8 @@ assert scores.argmax() == weights[0].argmax() >= 7
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The highest score belongs to a letter of *vierzig*, the one where the thickest arc of *forty* ends
-# in section 2.
+# The highest score belongs to a letter of *vierzig*. In section 2, the thickest arc of *forty* ends
+# at this letter.
 #
 # </details>
 
@@ -203,7 +203,7 @@ assert scores.argmax() == weights[0].argmax() >= 7
 # Scores are not weights yet: some are negative, and they do not sum to 1. The *softmax* takes the
 # exponential of each score, so that all are positive, and divides by their sum.
 #
-# **Predict.** Will these weights be exactly those of the map, or only similar?
+# **Predict.** Will the weights computed this way be exactly those of the map, or only similar?
 
 # %% tags=["demo", "nbval-ignore-output"]
 powers = scores.exp()
@@ -259,8 +259,7 @@ plotting.show(plotting.diagram("encoder_decoder", lit="cross-attention", shapes=
 # *Which letter gets the most attention from each word?* You can see the answer in a map. Now
 # compute it.
 #
-# The next cell contains a first attempt. The positions that it prints are correct for this small
-# map.
+# The next cell contains a first attempt. The positions that it prints for a small map are correct.
 #
 # **Predict.** Is the function correct for every map? `grade` tries it on many maps and prints a
 # report, as every check does.
@@ -339,8 +338,8 @@ check("most_attended")
 # ## 7. Count the crossings
 #
 # Between 21 and 99 there are 72 numerals in which German says the ones first. The arcs cross if the
-# first English word looks further right than the last one. Your function can count the numerals
-# whose arcs cross.
+# first English word looks further right than the last one. You can use your function to count the
+# numerals whose arcs cross.
 #
 # **Predict.** For how many of the 72 do the arcs cross?
 

@@ -747,21 +747,11 @@ check("01_kernel_pooling")
 # to minus infinity, not to 0.
 
 # %% [markdown]
-# ## Further exercises ★
-#
-# 1. **Does the kernel matter?** Write leave-one-out for the boxcar kernel ($1$ within one
-#    bandwidth, else $0$). Give it its best bandwidth. Which costs more, the wrong kernel or the
-#    wrong bandwidth?
-
-# %% [markdown]
 # ## References
 #
 # - E. A. Nadaraya, *On estimating regression*, Theory of Probability and its Applications 9(1),
 #   1964. <https://doi.org/10.1137/1109020>
 # - G. S. Watson, *Smooth regression analysis*, Sankhyā A 26(4), 1964.
 #   <https://www.jstor.org/stable/25049340>
-# - T. Hastie, R. Tibshirani and J. Friedman, *The Elements of Statistical Learning*, 2009, chapter
-#   6 (kernel smoothing) and section 7.10 (cross-validation).
-#   <https://hastie.su.domains/ElemStatLearn/>
 # - Y.-H. H. Tsai and others, *Transformer Dissection: A Unified Understanding of Transformer's
 #   Attention via the Lens of Kernel*, 2019. <https://arxiv.org/abs/1908.11775>

@@ -156,8 +156,8 @@ check("bmm_loops")
 #
 # *How can one line compute all products and all sums?*
 #
-# A loop costs a call for each item, while one batched call lets a GPU work on all items at once. To
-# write it, first compute all products, then the sums. For one item the products are
+# A loop costs a call for each item, while one batched call lets a GPU work on all items at once.
+# First compute all products, then the sums. For one item the products are
 # $P_{itj} = A_{it} B_{tj}$, a block of shape `(n, k, m)`. *Broadcasting* computes it if you give
 # `a` a new last axis and `b` a new first one:
 #

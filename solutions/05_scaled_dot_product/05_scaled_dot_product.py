@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 05 · Scaled dot-product attention
 #
-# **The question.** In lesson 03, the translator ran on your attention, which made its map sharper.
-# The translator's own attention divides every score by 8, the square root of $d = 64$. The
+# **The question.** In lesson 03, you ran the translator on your own attention, and its map became
+# sharper. The translator's own attention divides every score by 8, the square root of $d = 64$. The
 # Transformer of 2017 and most models after it also divide by $\sqrt{d}$. Why that number, and what
 # breaks without it?
 #
@@ -69,7 +69,7 @@ plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
 # With $d = 2$, queries and keys are arrows in a plane, and
 # $q \cdot k = \lVert q \rVert \, \lVert k \rVert \cos\theta$. The product is large when both arrows
 # are long and point the same way. It is 0 when they are perpendicular, and negative when the angle
-# between them is larger.
+# between them is more than 90°.
 #
 # The figure shows a query, four keys and their values. Your `masked_softmax` computes the weights
 # for every position of the query. The diamond is the output, the average of the values with these
@@ -169,8 +169,8 @@ plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 #
 # $$\operatorname{Var}(q \cdot k) = \sum_{c=1}^{d} \operatorname{Var}(q_c k_c) = d.$$
 #
-# So typical scores have the size $\sqrt{d}$, about 2 for $d = 4$ and about 16 for $d = 256$.
-# Dividing a number by $c$ divides its variance by $c^2$, so
+# So the magnitude of a typical score is $\sqrt{d}$, about 2 for $d = 4$ and about 16 for $d = 256$.
+# Dividing a random variable by $c$ divides its variance by $c^2$, so
 #
 # $$\operatorname{Var}\Bigl(\frac{q \cdot k}{\sqrt{d}}\Bigr) = \frac{d}{d} = 1.$$
 #
@@ -190,7 +190,7 @@ plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 # - **Returns** the variance of $q \cdot k$ (of $q \cdot k / \sqrt{d}$ if `scaled`) over
 #   `num_samples` independent pairs of standard normal vectors, as a Python `float`.
 #
-# You may divide the sum of squares by $N$ or by $N - 1$.
+# You may divide the sum of squares by `num_samples` or by `num_samples - 1`.
 #
 # **Worked example.** With `d=4` and `num_samples=2000`, the result is near 4, and near 1 if scaled.
 
@@ -234,11 +234,11 @@ assert np.allclose(measured["q . k / sqrt(d)"], 1, atol=0.25)
 # attention = softmax(scaled + mask)
 # ```
 #
-# For row 1 it shows the weights `[0.988, 0.012]`, and in another place `[0.827, 0.173]` for the
-# same row.
+# For row 1, the notebook shows the weights `[0.988, 0.012]` and elsewhere, for the same row,
+# `[0.827, 0.173]`.
 #
-# **Predict.** Which of the two rows comes from scaled dot-product attention? What would have caught
-# the bug in the other?
+# **Predict.** Which of the two results comes from scaled dot-product attention? What would have
+# caught the bug in the other?
 
 # %% tags=["demo"]
 scaled = np.array([1.10584688, -3.32636072])  # the notebook's `scaled`, row 1
@@ -256,9 +256,9 @@ assert np.allclose(softmax(scaled / np.sqrt(8)), [0.827, 0.173], atol=5e-4)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The second row comes from scaled dot-product attention. The first comes from the code above, whose
-# variable `scaled` was never scaled. The weights look plausible, because they are positive and sum
-# to 1. A comparison with a loop or with PyTorch would have revealed the bug.
+# The second result comes from scaled dot-product attention. The first comes from the code above,
+# whose variable `scaled` was never scaled. The weights look plausible, because they are positive
+# and sum to 1. A comparison with a loop or with PyTorch would have revealed the bug.
 #
 # </details>
 
@@ -272,13 +272,13 @@ shapes = {"scores": (400, 10), "mask": (400, 10), "softmax": (400, 10)}
 plotting.show(plotting.diagram_strip("attention", lit="softmax", shapes=shapes))
 
 # %% [markdown]
-# A softmax turns differences of scores into ratios of weights. A lead of 1 is a factor of
-# $e \approx 2.7$, and a lead of 16 a factor of nine million. If one key gets nearly all the weight,
-# the softmax is *saturated*.
+# A softmax turns differences of scores into ratios of weights. A lead of 1 in score means a factor
+# of $e \approx 2.7$ in weight, and a lead of 16 means nine million. If one key gets nearly all the
+# weight, the softmax is *saturated*.
 #
 # **Predict.** For each $d$, the next cell draws 400 random queries with 10 random keys each, and
-# plots the mean of the largest weight. An even split would be 0.1. What do the two lines do as $d$
-# grows?
+# plots the mean of the largest weight. An even split would be 0.1. What do the lines with and
+# without scaling do as $d$ grows?
 
 # %% tags=["demo"]
 sizes = [1, 4, 16, 64, 256, 1024]
@@ -385,8 +385,8 @@ def read_backwards(d, divisor, learning_rate, seed, num_steps=60):
 
 # %% [markdown]
 # **Predict.** With which of the divisors $\sqrt{d}$, 1 and $d$ does a model of width 512 learn the
-# task in 60 steps? And one of width 32? (The learning rates are 0.001 and 0.01. Every curve is the
-# mean of three training runs.)
+# task in 60 steps? And a model of width 32? (The learning rates are 0.001 and 0.01, respectively.
+# Every curve is the mean of three training runs.)
 
 # %% tags=["demo", "nbval-ignore-output"]
 final = {}
@@ -462,7 +462,7 @@ for label, divisor in (("sqrt(d)", math.sqrt(512)), ("1", 1.0), ("d", 512)):
 # %% [markdown]
 # ## 4. From scratch, in NumPy ★
 #
-# *How much code does attention with masks and large scores take?*
+# *How much code does it take to handle masks and large scores?*
 
 # %% tags=["demo", "hide-input"]
 lit = "scores", "mask", "softmax", "weighted sum"
@@ -547,9 +547,9 @@ check("scaled_dot_product_attention")
 # %% [markdown]
 # ### Self-attention and cross-attention
 #
-# In *self-attention* queries, keys and values are three projections of **one** sequence, so
-# $n = m$. In *cross-attention* the queries come from one sequence, and keys and values from
-# another. The function is the same.
+# In *self-attention*, the queries, keys and values are three projections of **one** sequence, so
+# $n = m$. In *cross-attention*, the queries come from one sequence, and the keys and values come
+# from another. The function is the same.
 #
 # **Predict** the shapes of the maps of self-attention, causal self-attention and cross-attention.
 
@@ -579,8 +579,8 @@ assert not past[0].triu(1).any()
 # Give your function the translator's queries, keys, values and lengths.
 #
 # **Predict.** How far is your map from the translator's own? The cell also multiplies the queries
-# by 8, which undoes the divisor, and by 1/8, which amounts to dividing by $d$. How does the
-# largest weight of *seven* change in 47, *siebenundvierzig*?
+# by 8, which undoes the divisor, and by 1/8, which amounts to dividing by $d$. In 47,
+# *siebenundvierzig*, how does the largest weight of *seven* change?
 
 # %% tags=["demo"]
 taken = cross_attention_inputs(model, numerals, [3, 47])
@@ -685,7 +685,7 @@ assert not torch.allclose(ours, theirs)
 # ### Exercise: `DotProductAttention`
 #
 # - **`forward`** takes the arguments of `scaled_dot_product_attention` and returns only the
-#   outputs. It stores the weights of the call in `self.attention_weights`, before dropout and
+#   outputs. It stores the weights of the call, before dropout, in `self.attention_weights`,
 #   detached.
 # - Dropout acts on the weights, in train mode only.
 # - The module has no parameters.
@@ -703,7 +703,7 @@ check("DotProductAttention")
 # ### Your module in the translator
 #
 # The next cell makes the translator compute its cross-attention with your module. Your module masks
-# the padding, so 7777, a much longer numeral, may be in the same batch.
+# the padding, so 7777, a much longer numeral, can be in the same batch.
 #
 # **Predict.** How many of the numbers from 1 to 99 are translated correctly in eval mode? And if
 # half of the weights are dropped, in train mode?
@@ -771,9 +771,10 @@ check("jacobian_wrt_query")
 
 # %% [markdown]
 # The next cell draws 61 random queries with 10 random keys each, for each $d$. It divides the norm
-# of the Jacobian by the norm for the same keys under equal weights, and plots the *median* over the
-# queries. (A call with $\sqrt{d}\,q$ gives the weights of unscaled attention. The factor
-# $1/\sqrt{d}$ cancels in the ratio.) **Predict.** Which line falls?
+# of each Jacobian by the norm that the same keys give with equal weights, and plots the *median*
+# over the queries. (Calling your function with $\sqrt{d}\,q$ gives the weights of unscaled
+# attention. The factor $1/\sqrt{d}$ cancels in the ratio.) **Predict.** Which line falls, scaled or
+# unscaled?
 
 # %% tags=["demo"]
 sizes = [1, 4, 16, 64, 128]
@@ -851,9 +852,9 @@ for g in (torch.tensor([0.0, 4.0, 8.0]), torch.tensor([10.0, 14.0, 18.0])):
 # ### A backward pass of your own
 #
 # If you know a better way than autograd to compute a derivative, write a `torch.autograd.Function`
-# with two static methods. Autograd does not record `forward`, which saves what `backward` needs in
-# `ctx`. `backward` gets the gradient of the output and returns a gradient for each argument, or
-# None. Call the function through `apply`, without keyword arguments.
+# with two static methods. Autograd does not record `forward`, so `forward` must save what
+# `backward` needs in `ctx`. `backward` gets the gradient of the output and returns a gradient for
+# each argument, or None. Call the function through `apply`, without keyword arguments.
 #
 # **Predict** the gradient of `ScaledCube` at $x = 2$ with `scale` 10.
 
@@ -903,7 +904,7 @@ assert x.grad == 120 and abs(nearby - 120) < 0.1
 # ### Exercise: `attention_backward`
 #
 # - **Takes** `queries` `(n, d)`, `keys` `(m, d)`, `values` `(m, v)` and `grad_outputs` `(n, v)`.
-# - **Returns** `(grad_queries, grad_keys, grad_values)`, each of the shape of its input.
+# - **Returns** `(grad_queries, grad_keys, grad_values)`, each with the shape of its input.
 # - Do not use autograd (`backward`, `torch.autograd.grad`, `torch.func`). Large scores must not
 #   overflow.
 #
@@ -964,15 +965,15 @@ check("05_scaled_dot_product")
 # Three points, one for each part. Half points are possible.
 #
 # 1. **Why.** With features of variance 1 the scores have a standard deviation of $\sqrt{d}$: about
-#    2.8 before, about 23 now (with fresh `nn.Linear` layers $\sqrt{d}/3$: about 0.9 and 7.5. Either
-#    pair is fine. What counts is the factor of 8). The softmax is saturated, each query takes one
+#    2.8 before, about 23 now. (Fresh `nn.Linear` layers give $\sqrt{d}/3$, about 0.9 and 7.5. What
+#    counts is the factor of 8.) The softmax is saturated, each query takes one
 #    arbitrary key, and a query that has settled on a wrong key gets next to no gradient through the
 #    softmax. (Half a point for "scores get larger" without the consequence for learning.)
 # 2. **The proposals.** Dividing by $d$ gives the scores a standard deviation of
 #    $1/\sqrt{512} \approx 0.04$ at most. The weights are nearly uniform, and every query sees the
 #    mean of the values. The model can learn from there (it does in section 3, after a slower
-#    start). A higher learning rate does not help a query whose gradient is 0, and makes the steps
-#    of all other weights far too large. A *lower* one would help, with more steps.
+#    start). A higher learning rate does not help a query whose gradient is 0, and makes all other
+#    updates far too large. A *lower* rate would help, with more steps.
 # 3. **Remedy and check.** Divide by $\sqrt{d}$. Before training, measure the variance of the scores
 #    (near 1), the largest weight or the entropy of the rows (neither uniform nor one-hot), or the
 #    gradient of the *scores*, as a median over the rows. One of these, with the expected outcome,
@@ -985,14 +986,12 @@ check("05_scaled_dot_product")
 #
 # Projections let a model choose the features by which queries and keys are compared. The dot
 # product of two standard normal vectors has variance $d$. Divided by $\sqrt{d}$, it has variance 1,
-# so a fresh model starts neither one-hot nor uniform, whatever its width. Without the divisor, a
-# wide model starts saturated on arbitrary keys, and queries that settled on a wrong one get hardly
-# any gradient.
+# so the attention of a fresh model starts neither one-hot nor uniform, whatever the model's width.
+# Without the divisor, a wide model starts saturated on arbitrary keys, and queries that settled on
+# a wrong one get hardly any gradient.
 
 # %% [markdown]
 # ## References
 #
 # - A. Vaswani and others, *Attention Is All You Need*, 2017, section 3.2.1 and its footnote 4: the
 #   variance argument. <https://arxiv.org/abs/1706.03762>
-# - PyTorch, `F.scaled_dot_product_attention`: masks, `is_causal`, `dropout_p`.
-#   <https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html>

@@ -664,7 +664,7 @@ assert change.abs().max() < 1e-4
 # %% [markdown]
 # ### A test for equivariance ★
 #
-# Ten positions have 3,628,800 permutations, too many to try them all. Which make a good test?
+# Ten positions have 3,628,800 permutations, too many to try. Which make a good test?
 #
 # **By hand.** Is $f$ = "each position minus the next one, in a circle" equivariant? Rotate
 # $(1, 2, 4)$ to $(4, 1, 2)$. The outputs $(-1, -2, 3)$ become $(3, -1, -2)$, rotated as well. Now

@@ -54,13 +54,13 @@ parts = "first add", "feed-forward", "second add"
 plotting.show(plotting.diagram("block", lit=parts, shapes=shapes))
 
 # %% [markdown]
-# A *block* is attention followed by a small network at each position. Each adds its result to its
-# input:
+# A *block* is attention followed by a small network at each position. Both add their results to
+# their inputs:
 #
 # $$x \leftarrow x + \text{attention}(x), \qquad x \leftarrow x + \text{MLP}(x), \qquad x \in \mathbb{R}^{B \times n \times D}.$$
 #
 # (The *norm* in the diagram comes in lesson 09.) Attention cannot see positions, so the block adds
-# a learned vector to each of them. `Block` accepts any module with the interface of
+# a learned vector at each position. `Block` accepts any module with the interface of
 # `MultiHeadAttention`, even a broken one.
 
 
@@ -273,8 +273,8 @@ assert sorted(on_throws.values())[2] < 1.5
 #
 # Below $\ln 8$, the model must be cheating. Nothing can predict a fair die, and each batch is new,
 # so the model cannot have memorized it. Four boxes end below $\ln 8$, three of them far below. In
-# these four, some position sees later throws, and you can prove it without a correct module. Four
-# other boxes have passed all three training runs.
+# these four, some position sees later throws, and you can prove it without a correct module for
+# comparison. Four other boxes have passed all three training runs.
 #
 # </details>
 
@@ -305,11 +305,12 @@ for invariant, statement in INVARIANTS.items():
 # third key leaves the scores $(0, \ln 3)$ and the weights $(1/4, 3/4)$, so masking it must give
 # $(1/4, 3/4, 0)$.
 #
-# Now write three such tests. The check runs each of them on dozens of hidden modules, and counts
-# how many broken ones the test catches and how many correct ones it rejects. In all three tests,
+# Now write tests for three invariants. The check runs each of them on dozens of hidden modules, and
+# counts how many broken ones the test catches and how many correct ones it rejects. In all three
+# tests,
 #
 # - outputs that agree within 1e-5 count as equal;
-# - a difference of a hundredth counts, wherever it is and whatever its sign;
+# - a difference of a hundredth counts as unequal, wherever it is and whatever its sign;
 # - nan is not equal to anything;
 # - the test changes neither the mode of the module nor the state of torch's global generator;
 # - the result is a Python `bool`.
@@ -317,10 +318,10 @@ for invariant, statement in INVARIANTS.items():
 # %% [markdown]
 # ### Exercise: `masking_equals_deleting`
 #
-# - **Takes** `module`, called as `module(queries, keys, values)` or with `valid_lens` as a fourth
-#   argument, and its four arguments. Every length is at least 1.
-# - **Returns** True if each item's outputs in the whole batch, with `valid_lens`, equal those of
-#   this item alone, with its padded keys deleted and no lengths.
+# - **Takes** `module` and its four arguments. Call it as `module(queries, keys, values)` or
+#   `module(queries, keys, values, valid_lens)`. Every length is at least 1.
+# - **Returns** True if each item gets the same outputs in the whole batch, with `valid_lens`, as it
+#   gets alone, with its padded keys deleted and no `valid_lens`.
 #
 # **Worked example.** A module returns the average of all values, whatever the lengths. For values
 # $(1, 2, 9)$ and length 2 it returns 4 with the mask and 1.5 after deleting, so the result is
@@ -345,10 +346,10 @@ check("masking_equals_deleting")
 # <details><summary>Answer</summary>
 #
 # A module that prefers the middle key passes if you only reverse the keys. One that looks at
-# neighbors (in a circle) passes if you only rotate them. Swapping one pair of neighbors at a time is
-# not enough either: for scores $(4, 3, 2, 1)$, $\operatorname{relu}(\text{last} - \text{first})$ is
-# 0 after every such swap, and 3 after a reversal. So try many random orders, drawn from a generator
-# of your own.
+# neighboring keys (arranged in a circle) passes if you only rotate them. Swapping one pair of
+# neighbors at a time is not enough either. For scores $(4, 3, 2, 1)$, a module that computes
+# $\operatorname{relu}(\text{last} - \text{first})$ gives 0 after every such swap, and 3 after a
+# reversal. So try many random orders, drawn from a generator of your own.
 #
 # </details>
 
@@ -406,13 +407,13 @@ assert gap < 1e-12
 # %% [markdown]
 # ### Exercise: `diagnosed_boxes`
 #
-# Diagnose `curlew`, `fulmar` and `ibis`. Your tests cover three of the eleven invariants. For
-# others, write the experiment yourself.
+# Diagnose `curlew`, `fulmar` and `ibis`. Your tests cover three of the eleven invariants. To test
+# the others, write your own experiments.
 #
 # Return a dict from the name of each box to the id of an invariant that the box breaks. If it
 # breaks several, give any one of them. The entries are graded together, all or nothing.
 #
-# **Worked example.** If the gap above were large for a box, its entry would be
+# **Worked example.** If the difference printed above were large for a box, its entry would be
 # `"linear_in_values"`.
 
 # %%
@@ -463,7 +464,7 @@ assert sum(all(row.values()) for row in table.values()) == 1 + 4
 #
 # Every box learned reversal. `masking_equals_deleting` catches three boxes, and your other tests
 # catch one each. Training tells you at best *that* something is wrong. A test tells you *what* is
-# wrong, without training. Four boxes pass all six columns, and only the other invariants catch
+# wrong, without training. Four boxes pass in all six columns, and only the other invariants catch
 # them.
 #
 # </details>
@@ -473,7 +474,7 @@ assert sum(all(row.values()) for row in table.values()) == 1 + 4
 #
 # Return a dict like that of `diagnosed_boxes`, for all names in `BUGS`. The entries are graded in
 # three groups, each all or nothing. For `scale_free`, compare `attention_weights.log().std(-1)` for
-# two sizes, say 4 and 256, with one head and standard normal queries and keys.
+# two values of `embed_dim`, say 4 and 256, with one head and standard normal queries and keys.
 
 # %%
 from course_lib.attention import broken_invariants
@@ -560,10 +561,10 @@ assert in_torch.in_proj_weight.grad.isnan().any()
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# `is_causal` catches both mask bugs, the second only if you test with the dropout that you train
-# with. `masking_equals_deleting` catches the other two, but only with an empty item. Both modules
-# break `empty_rows_zero` and treat all other items correctly. (`batch_items_independent` is False
-# for nan, because nan is not equal to anything.) A test is only as good as its inputs.
+# `is_causal` catches both mask bugs, but the second only if you test with the dropout used in
+# training. `masking_equals_deleting` catches the other two, but only with an empty item. Both
+# modules break `empty_rows_zero` and treat all other items correctly. (`batch_items_independent` is
+# False for nan, because nan is not equal to anything.) A test is only as good as its inputs.
 #
 # </details>
 
@@ -579,8 +580,8 @@ plotting.show(plotting.diagram_strip("attention", lit=steps, shapes=shapes))
 
 # %% [markdown]
 # Real modules may have several faults, so run the tests again after each repair. The self-attention
-# module below, for generating text, has four faults. Its queries, keys and values come from one
-# matrix `W_qkv`.
+# module below is meant for generating text and has four faults. Its queries, keys and values come
+# from one matrix `W_qkv`.
 
 # %% tags=["demo"]
 plotting.show_source(source(BrokenCausalSelfAttention))
@@ -595,7 +596,7 @@ assert not is_causal(broken, x) and empty_item.isnan().all()
 # %% [markdown]
 # ### Exercise: `CausalSelfAttention`
 #
-# Write the module correctly.
+# Write a correct version of the module.
 #
 # - **`__init__`** creates two `nn.Linear` layers without bias: `W_qkv`, from `embed_dim` to
 #   `3 * embed_dim`, and `W_o`. The outputs of `W_qkv` are the queries, then the keys, then the
@@ -614,9 +615,9 @@ from course_lib.attention import CausalSelfAttention
 check("CausalSelfAttention")
 
 # %% [markdown]
-# ### Faults that hide each other ★
+# ### A second broken module ★
 #
-# The next cross-attention module, which does not project its values, also has four faults.
+# The next module computes cross-attention without projecting its values, and also has four faults.
 #
 # **Predict.** How many of your three tests fail?
 
@@ -649,7 +650,7 @@ assert not torch.allclose(sums, torch.ones_like(sums))
 # %% [markdown]
 # ### Exercise: `Lookup`
 #
-# Write `BrokenLookup` correctly.
+# Write a correct version of `BrokenLookup`.
 #
 # - **`__init__`** creates `W_q` and `W_k`, both `nn.Linear` without bias, with `num_hiddens`
 #   outputs. Pass `device` and `dtype` on to both.
@@ -672,9 +673,9 @@ check("Lookup")
 # *Who runs the tests when you change the module next month?*
 
 # %% [markdown]
-# [pytest](https://docs.pytest.org) runs those functions of a file that have names starting with
-# `test_`. `run_tests` writes such a file into your library `my_attention`, together with imports of
-# your answers (or the course's, if you have not solved an exercise), and starts pytest.
+# [pytest](https://docs.pytest.org) looks in a file for functions whose names start with `test_` and
+# runs them. `run_tests` writes the tests below to a file in your library `my_attention`, adds
+# imports of your answers (or the course's, if you have not solved an exercise), and starts pytest.
 #
 # **Predict.** Do your modules pass your tests? And which tests fail if you remove the first
 # `.eval()`?
@@ -744,16 +745,16 @@ check("07_bug_hunt")
 #
 # 1. **Why it trains.** Two different reasons, each with a box that fits. The other layers
 #    compensate for the fault (on reversal `avocet`, `bittern`, `jacana`; anywhere `heron` and, for
-#    the scale, `egret`). The training data never reaches it (no padding: `curlew`, `fulmar`; no
-#    empty item: `ibis`; keys and values the same tensor: `dunlin`). The metric hardly shows it
+#    the scale, `egret`). The training data never reaches the fault (no padding: `curlew`, `fulmar`;
+#    no empty item: `ibis`; keys and values the same tensor: `dunlin`). The metric hardly shows it
 #    (`grebe`, with a small dropout). Half a point for one reason.
 # 2. **When it hurts.** A concrete situation, such as batches with other padding, an empty document,
 #    cross-attention, reproducing a prediction, loading weights that another implementation trained,
 #    or reading attention maps as explanations.
 # 3. **Which tests.** Two tests with a reason that has to do with what they reveal, such as
 #    `masking_equals_deleting` because the data has padding, and `items_apart` because mixing leaks
-#    information. "The permutation test" alone earns half a point at most, because it reveals one of
-#    ten.
+#    information. "The permutation test" alone earns half a point at most, because it reveals only
+#    one of the ten boxes.
 # ### END SOLUTION
 
 # %% [markdown]
@@ -761,8 +762,8 @@ check("07_bug_hunt")
 #
 # An attention block learns to reverse a sequence, and so do ten broken ones. Some faults have an
 # effect only on data that training does not contain, and other layers compensate for the rest. A
-# loss that is too *good* proves a bug. For everything else, test what must hold whatever the
-# weights are, with different sizes and lengths, and with an empty item.
+# loss that is too *good* proves a bug. For everything else, test the invariants, with different
+# sizes and lengths, and with an empty item.
 #
 # ## References
 #

@@ -97,7 +97,7 @@ assert 3 < peak / (n * n / 256) < 4
 #
 # For a word, the weights are a fourteenth as large as the inputs. For a page they are five times as
 # large, and at the peak there are three such matrices: the weights, their gradient, and the
-# gradient of the scores. One is kept for the backward pass.
+# gradient of the scores. Only the weights are kept for the backward pass.
 #
 # </details>
 #
@@ -116,7 +116,8 @@ plotting.show(plotting.diagram_strip("attention", lit="softmax", shapes=shapes))
 
 # %% [markdown]
 # A weight is $e^{s_j - c} / \sum_k e^{s_k - c}$, for any $c$. Lesson 02 took the largest score for
-# $c$, so that nothing overflows. You need two numbers, the largest score $c$ and the sum $t$.
+# $c$, so that nothing overflows. You need two numbers, the largest score $c$ and the sum $t$ in the
+# denominator.
 #
 # **By hand.** For the scores $1, 0$, you have $c = 1$ and $t = e^0 + e^{-1} = 1.3679$. With a third
 # score $2$, $c = 2$ and $t = e^{-1} + e^{-2} + e^0 = 1.5032$.
@@ -153,7 +154,7 @@ assert sums["never rescaled"][1] - sums["correct"][1] > 0.9
 #
 # <details><summary>Answer</summary>
 #
-# Here $c = -\infty$, and $-\infty - (-\infty)$ is nan. The sum then remains nan.
+# Here $c = -\infty$, and $-\infty - (-\infty)$ is nan. The sum becomes nan and stays nan.
 #
 # </details>
 
@@ -178,8 +179,8 @@ check("softmax_statistics")
 # %% [markdown]
 # ### Your attention beside the library's
 #
-# `course_lib.fused` has the interface of lesson 05 and calls torch's fused kernel, which works in
-# such blocks.
+# `course_lib.fused` has the interface of lesson 05 and calls torch's fused kernel, which also works
+# block by block.
 #
 # **Predict.** Are its outputs equal to yours? How much lower is its peak for a page?
 
@@ -228,11 +229,11 @@ plotting.show(plotting.diagram_strip("attention", lit=steps, shapes=shapes))
 # | block 0 | 1 | 1.3679 | $1 \cdot 1 + 0.3679 \cdot 3 = 2.1036$ |
 # | block 1 | 2 | 1.5032 | $0.3679 \cdot 2.1036 + 1 \cdot 5 = 5.7739$ |
 #
-# The output is $5.7739 / 1.5032 \approx 3.8410$. As a by-product you have $L = c + \ln t = 2.4076$, the
-# *log-sum-exp* of the row.
+# The output is $5.7739 / 1.5032 \approx 3.8410$. As a by-product, you get $L = c + \ln t = 2.4076$,
+# the *log-sum-exp* of the row.
 #
 # **Predict.** The slider steps through the longer row of section 2, with the values 1 to 8. At
-# which step are the old sums multiplied by less than 1?
+# which step are the old sums multiplied by a factor less than 1?
 
 
 # %% tags=["demo"]
@@ -294,8 +295,8 @@ from course_lib.attention import blocked_attention
 check("blocked_attention")
 
 # %% [markdown]
-# **Predict.** In blocks of 128, how much lower is the peak for a page? And in training, do blocks
-# keep more than plain attention, or less?
+# **Predict.** In blocks of 128, how much lower is the forward peak for a page? And in training,
+# does blocked attention keep more than plain attention, or less?
 
 
 # %% tags=["demo"]
@@ -324,8 +325,9 @@ assert page["blocked"][0] > page["plain"][0]
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The forward pass needs less than a third, but training keeps more. Your code drops each block, but
-# autograd keeps it for the derivatives. All blocks together are the whole matrix again.
+# The forward pass needs less than a third of the memory, but training keeps more. Your code drops
+# each block, but autograd keeps it for the derivatives. All blocks together are the whole matrix
+# again.
 #
 # </details>
 
@@ -485,12 +487,12 @@ plotting.show(plotting.diagram_strip("attention", lit=steps, shapes=shapes))
 
 # %% [markdown]
 # `F.scaled_dot_product_attention` chooses between *math*, which is plain attention, and *fused
-# kernels*, which do in one piece of machine code what you wrote. Inside
+# kernels*, which do the work of your blocked version in one piece of machine code. Inside
 # `sdpa_kernel(SDPBackend.FLASH_ATTENTION)`, a call that the fused kernel cannot run raises an
 # error.
 #
 # **Predict.** Which of the calls below are fused, and which keep an $n \times n$ matrix (1,024
-# KiB)? A *window* limits a position to itself and the 64 before it.
+# KiB)? A *window* lets a position attend only to itself and the 64 before it.
 
 # %% tags=["demo"]
 sdpa = F.scaled_dot_product_attention
@@ -555,7 +557,7 @@ plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 #
 # **Predict.** The largest number in float32 is about $e^{88}$. For $q = -60$ and $k = 60$, what
 # does $e^{-2q} \cdot e^{-2k}$ give, instead of 1? The figure shows the error of the product for
-# $q = -x$ and $k = x$, with nan drawn as 1. What does the curve look like?
+# $q = -x$ and $k = x$, with nan drawn as 1. What does the curve of each dtype look like?
 
 # %% tags=["demo"]
 xs = torch.cat([torch.arange(1, 12), torch.arange(12, 60, 4), torch.arange(60, 420, 20)]).double()
@@ -589,9 +591,9 @@ plotting.show(
 #
 # - **Takes** `projected_queries` `(B, n, H)`, `projected_keys` `(B, m, H)`, `w_v` `(H,)`.
 # - **Returns** `(B, n, m)`: $w_v \cdot \tanh(q + k)$ for each pair. Gradients reach all three.
-# - **Evaluates** exp, tanh and similar functions for at most $(n + m) H$ numbers of each item, as
+# - **Evaluates** exp, tanh and similar functions for at most $(n + m) H$ numbers per batch item, as
 #   long as all $|q|, |k| \le 40$ in float32 and float64.
-# - **Is correct** everywhere else, float16 included.
+# - **Is correct** everywhere, also outside this range and in float16.
 #
 # **Worked example.** For $H = 2$, $w_v = (1, 2)$, $q = (0.5, 0)$ and $k = (0, 0)$, the score is
 # 0.4621.
@@ -613,10 +615,10 @@ shapes = {"queries": (4096, 64), "keys": (4096, 64), "scores": (4096, 4096)}
 plotting.show(plotting.diagram_strip("attention", lit=steps, shapes=shapes))
 
 # %% [markdown]
-# A processor does $P$ operations a second and moves $\beta$ bytes a second from and to its memory.
+# A processor does $P$ operations a second and moves $\beta$ bytes a second to and from its memory.
 # A step that does $I$ operations for each byte it moves does at most $\min(P, I \beta)$ operations
-# a second. Memory is the limit below the *ridge point* of $P / \beta$ operations a byte, and
-# arithmetic above it. Let $n = m = 4096$ and $d = 64$.
+# a second. Below the *ridge point* of $P / \beta$ operations a byte, memory is the limit. Above it,
+# arithmetic is. Let $n = m = 4096$ and $d = 64$.
 #
 # | step | operations | bytes | $I$ |
 # |---|---|---|---|
@@ -716,7 +718,7 @@ check("08_memory_and_speed")
 # 1. **Wrong reason.** The fused kernel does the same two products forward, and one more backward.
 #    It saves memory, because no matrix of scores is moved or newly allocated. In the recorded run,
 #    the steps of plain attention take 94 ms and the call takes 186. An argument from operations per
-#    byte (1024 against 32 and 0.6) counts, too, unless it claims that bytes limited the two
+#    byte (1024 against 32 and 0.6) counts, too, unless it claims that memory limited the two
 #    products on this machine. Half a point without a number.
 # 2. **Does not follow.** Autograd keeps the weights of every block. Section 3 measured that blocks
 #    keep more than plain attention does. The conclusion would hold with a backward pass that

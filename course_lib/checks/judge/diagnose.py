@@ -30,7 +30,7 @@ class Explanation:
     """A mistake and the violations it reproduces, as (probe name, aspect).
 
     `probes` are the failing probes that the mistake explains, of `num_failing`. `says_little` means
-    that the results are only words or bools, which other mistakes may also give. `beside` is the
+    that the results are only words or Python bools, which other mistakes may also give. `beside` is the
     cause of the other failing probes, if they share one.
     """
 
@@ -222,7 +222,7 @@ _UNEXPECTED = ("TypeError", "got", "an")  # unexpected keyword argument
 
 
 def _says_little(seen: Observation) -> bool:
-    """Return whether a result is only words or bools, which fit many mistakes."""
+    """Return whether a result is only words or Python bools, which fit many mistakes."""
     if seen.raised is not None or seen.outputs is None:
         return False
     parts = seen.outputs.items.values() or [seen.outputs]

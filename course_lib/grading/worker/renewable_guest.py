@@ -190,7 +190,7 @@ class RenewableGuest:
         if ran.stopped == "ceiling":
             raise CannotJudge(
                 "a cell neither ended nor got all the CPU time allowed: this machine is "
-                "too busy, or the cell hangs in the system; look at it, then grade it with --force"
+                "too busy, or the cell hangs in the system; look at it, then grade again"
             )
         ending = self._guest.kill() if self._guest and ran.state in LOST else {}
         reason = ending.get("reason", "")

@@ -104,7 +104,7 @@ class Runner:
             return f"no notebook can run here: {why}"
         return (
             f"its process died {MAX_ATTEMPTS} times while others ran: {why}; look at the notebook, "
-            "then grade it with --force"
+            "then grade again"
         )
 
     def guest(self) -> Guest:

@@ -30,8 +30,8 @@ class Explanation:
     """A mistake and the violations it reproduces, as (probe name, aspect).
 
     `probes` are the failing probes that the mistake explains, of `num_failing`. `says_little` means
-    that the results are only words or Python bools, which other mistakes may also give. `beside` is the
-    cause of the other failing probes, if they share one.
+    that the results are only words or Python bools, which other mistakes may also give. `beside` is
+    the cause of the other failing probes, if they share one.
     """
 
     mistake: Mistake

@@ -89,7 +89,7 @@ class Almost(Concatenated):
 
 but = wrong_in(Almost)
 Replaces = but("overwritten", join=lambda self, old, new: new)
-AlongHeads = but("wrong_shape", join=lambda self, old, new: torch.cat([old, new], dim=1))
+AlongHeads = but("not_as_requested", join=lambda self, old, new: torch.cat([old, new], dim=1))
 WithoutRoot = but("unscaled", root=lambda self, query: 1)
 SumOfValues = but(None, weigh=lambda self, scores: scores.softmax(2))
 LastHundred = but(seen=lambda self: (self.keys[:, :, -100:], self.values[:, :, -100:]))

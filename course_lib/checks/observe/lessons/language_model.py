@@ -152,10 +152,20 @@ def equal_generators(target, probe, args, kwargs):
 
 
 def _one_of_each(outputs, like):
-    """Join all steps in one tensor, but return a step with another type or shape alone."""
-    shape = (*like.shape[:2], 1)
-    odd = [x for x in outputs if not torch.is_tensor(x) or x.shape[:-1] != shape]
-    return odd[0] if odd else torch.cat(outputs, dim=2)
+    """Join all steps in one tensor, but return a step of another type alone.
+
+    Raises:
+        NotAsRequested: a step has another shape than its query asks for.
+    """
+    for number, step in enumerate(outputs, 1):
+        if not torch.is_tensor(step):
+            return step
+        if step.shape[:-1] != (*like.shape[:2], 1):
+            wanted = f"({', '.join(map(str, like.shape[:2]))}, 1, v)"
+            fact = f"Call {number} of `attend` must return the shape {wanted}; yours returns "
+            question = "Along which axis does the cache grow, and which axes come from the query?"
+            raise NotAsRequested(f"{fact}{tuple(step.shape)}.", question)
+    return torch.cat(outputs, dim=2)
 
 
 @scenario

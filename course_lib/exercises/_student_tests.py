@@ -62,14 +62,14 @@ _MIXED = "mixed"
 # name: (amount, direction, item, row) of the error, and the description of the object.
 _NUDGES = {
     "a_hundredth": ((0.01, _MIXED, None, None), "whose outputs are wrong by only 0.01"),
-    "all_larger": ((1.0, "all", None, None), "whose outputs are all too large"),
-    "all_smaller": ((-1.0, "all", None, None), "whose outputs are all too small"),
+    "all_larger": ((1.0, "all", None, None), "whose errors all have the same sign"),
+    "all_smaller": ((-1.0, "all", None, None), "whose errors all have the same sign"),
     "features_cancel": ((1.0, "cancel", None, None), "whose errors cancel in a mean"),
     "last_feature": ((1.0, "last", None, None), "that is wrong only in the last feature"),
     "first_item": ((1.0, _MIXED, 0, None), "that is wrong only in the first item"),
     "last_item": ((1.0, _MIXED, -1, None), "that is wrong only in the last item"),
     "first_row": ((1.0, _MIXED, None, 0), "that is wrong only in the first {row}"),
-    "last_row": ((1.0, _MIXED, None, -1), "that is wrong only in the last {row}"),
+    "last_row": ((1.0, _MIXED, None, -1), "that is wrong only in the {last} {row}"),
     "one_entry": ((0.01, "first", 0, 0), "in which only one entry is wrong, by 0.01"),
     "turns_nan": ((np.nan, _MIXED, None, None), "whose outputs become NaN"),
 }
@@ -79,8 +79,7 @@ _MISSED = {  # what is wrong with a test that accepts one, or rejects the first
     **dict.fromkeys(("first_item", "last_item"), "item_left_out"),
     **dict.fromkeys(("first_row", "last_row"), "row_left_out"),
     "one_entry": "errors_pass",
-    "turns_nan": "nan_accepted",
-    **dict.fromkeys(("always_nan", "all_nan"), "nan_accepted"),
+    **dict.fromkeys(("turns_nan", "always_nan", "all_nan"), "nan_accepted"),
     "last_feature": "feature_left_out",
 }
 _WHEN = {
@@ -119,7 +118,7 @@ def judged(probe: Probe, expected, recorded) -> Problem | None:
     return None
 
 
-_WHY_ACCEPTED = "Which of your calls would show it, and what does your comparison return there?"
+_WHY_ACCEPTED = "Does any of your calls show it? If so, what does your comparison return there?"
 _WHY_REJECTED = (
     "What differs between the two calls, and which entries of their results do you compare?",
     "How far apart may two numbers be if they are equal except for rounding?",
@@ -136,7 +135,8 @@ def described(built: Built, probe: str) -> str:
         return DESCRIBED["sound" if is_module else "each_on_its_own"]
     when = _WHEN.get(options["of"]) or _ORDER[built.name]
     if probe in _NUDGES:
-        off = _NUDGES[probe][1].format(row="query" if is_module else "position")
+        last = "second to last" if options.get("row") == -2 else "last"
+        off = _NUDGES[probe][1].format(row="query" if is_module else "position", last=last)
         return f"a {'module' if is_module else 'function'} {off} {when}"
     return f"a module in train mode that is wrong only in {options['mode']} mode {when}"
 
@@ -179,12 +179,9 @@ def direction(name: str, size: int) -> list[float]:
 
 # ---------------------------------------------------------------- modules
 def modules(rng, *names, heads=2, embed_dim=6) -> list[Built]:
+    sizes = {"embed_dim": embed_dim, "num_heads": heads}
     return [
-        Built(
-            "attention_module",
-            {"name": name, "embed_dim": embed_dim, "num_heads": heads, "seed": _seed(rng)},
-        )
-        for name in names
+        Built("attention_module", {"name": name, **sizes, "seed": _seed(rng)}) for name in names
     ]
 
 
@@ -345,12 +342,12 @@ def tally(to_reveal: str, to_accept: str) -> Callable[..., str]:
                 said[bool(want)].append(says_false)
         right, broken = said[True], said[False]
         return (
-            f"Your test rejects {sum(broken)} of {len(broken)} hidden {to_reveal}, and "
-            f"{sum(right)} of {len(right)} hidden {to_accept}."
+            f"On hidden inputs, your test rejects {sum(broken)} of {len(broken)} {to_reveal} and "
+            f"{sum(right)} of {len(right)} {to_accept}."
         )
 
     return sentence
 
 
-of_modules = tally("broken modules", "correct ones")
-of_functions = tally("functions that must fail", "ones that must pass")
+of_modules = tally("broken modules", "correct modules")
+of_functions = tally("functions that must fail", "functions that must pass")

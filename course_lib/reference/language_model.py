@@ -137,7 +137,7 @@ def ablate_head(
     second_layer: int = -1,
     second_head: int = -1,
     *,
-    moment: str,
+    model_runs: str,
 ) -> Expected:
     """Return logits at one of the moments, and that no state differs from before.
 
@@ -145,12 +145,12 @@ def ablate_head(
         model: its `options` "embedding", "layers" and "num_heads".
         tokens: `(batch, num_positions)`.
         layer, head, second_layer, second_head: the heads that nested `with` blocks switch off.
-        moment: one of `SWITCHED_OFF`.
+        model_runs: one of `SWITCHED_OFF`.
     """
     heads = (layer, head), (second_layer, second_head)
-    off = [heads[i] for i in SWITCHED_OFF[moment]]
+    off = [heads[i] for i in SWITCHED_OFF[model_runs]]
     given = dict(model.options)
-    if "step" in moment:
+    if "step" in model_runs:
         given = _after_a_step(given, tokens, layer, heads[:1])
     return Expected((logits_without(given, tokens, off), "nothing"))
 

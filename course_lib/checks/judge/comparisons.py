@@ -208,7 +208,7 @@ def _hoeffding(count: int) -> float:
 _DROPOUT = {
     "missing": Cause(
         "dropout_missing",
-        "In train mode nothing is dropped: the outputs are those of eval mode.",
+        "In train mode dropout does not reach the outputs: they are those of eval mode.",
         "Where does `dropout` enter, and does it ask for `self.training`?",
     ),
     "output": Cause(

@@ -17,7 +17,7 @@ from course_lib.checks.observe.observation import Observation
 
 _MAX_FINDINGS = 4
 _UNNAMED = ("wrong_values", "not_a_number", "attribute_values")
-_NUMBERS_RIGHT = " What it holds is right."
+_NUMBERS_RIGHT = " On this input, its value is correct."
 _OF_THE_VALUES = ("wrong_values", "precision_lost")
 _OF_THE_EDGES = (*_OF_THE_VALUES, "not_a_number", "wrong_shape", "raised")
 _ABOUT_ONE_INPUT = (
@@ -172,7 +172,7 @@ def findings_of(
             share = sum(any(name_of(v.problem) == cause for v in about) for about in failing)
             if share < len(failing) and not spreads(problem):
                 message = f"On {share} of the {len(failing)} inputs that fail, {_inside(message)}"
-        message += _NUMBERS_RIGHT if violation.aspect == "kind" else ""
+        message += _NUMBERS_RIGHT if violation.aspect == "kind" and not elsewhere else ""
         hint = problem.hint or _POINTERS.get(violation.aspect, "")
         findings.append(Finding(problem.id, message, hint, violation.part))
     return findings, failures.shown
@@ -203,8 +203,7 @@ def _of_another_input(sentence: str) -> str:
 
 def _inside(sentence: str) -> str:
     """Return a sentence as it is written after a comma."""
-    is_name = sentence.startswith(("NaN", "`"))
-    return sentence if is_name else sentence[:1].lower() + sentence[1:]
+    return sentence if sentence.startswith(("NaN", "`")) else sentence[:1].lower() + sentence[1:]
 
 
 def _named(explanations: list[Explanation], part: str) -> list[Finding]:

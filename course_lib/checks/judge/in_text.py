@@ -23,14 +23,15 @@ def told_apart(
     data, expected, wrong
 ) -> tuple[tuple[tuple[str, ...], ...], tuple[tuple[str, ...], ...]]:
     """Return both as text, with wrong entries marked and enough digits to show the difference."""
+    marked = wrong if not wrong.all() else np.arange(wrong.size).reshape(wrong.shape) == 0
     shape = (-1, data.shape[-1]) if data.ndim and data.size else (1, data.size)
     yours, theirs = [], []
-    for row in zip(*(x.reshape(shape) for x in (data, expected, wrong)), strict=True):
+    for row in zip(*(x.reshape(shape) for x in (data, expected, wrong, marked)), strict=True):
         pairs = [
             in_digits([ours, want]) if is_wrong else [in_digits([n])[0] for n in (ours, want)]
-            for ours, want, is_wrong in zip(*row, strict=True)
+            for ours, want, is_wrong in zip(*row[:3], strict=True)
         ]
-        marks = [MARK if is_wrong else "" for is_wrong in row[2]]
+        marks = [MARK if is_marked else "" for is_marked in row[3]]
         yours.append(tuple(ours + mark for (ours, _), mark in zip(pairs, marks, strict=True)))
         theirs.append(tuple(want for _, want in pairs))
     return tuple(yours), tuple(theirs)
@@ -61,8 +62,7 @@ def text_of_input(value: Any) -> str:
         dtype = value.data.dtype.name
         return _array_text(value.data) + f" ({dtype})" * (dtype not in _USUAL)
     if isinstance(value, list | tuple):
-        inside = ",\n".join(text_of_input(item) for item in value)
-        return "[" + inside.replace("\n", "\n ") + "]"
+        return "[" + ",\n".join(map(text_of_input, value)).replace("\n", "\n ") + "]"
     return str(getattr(value, "says", "") or getattr(value, "name", value))
 
 

@@ -63,8 +63,8 @@ def find_violations(
             "input_mutated",
             f"Your function changed its argument `{name}`: after the call, the caller's own copy "
             "is different.",
-            "Which line writes into an existing tensor (`x[...] = `, `x -= `, a name ending in "
-            "`_`)?",
+            "Which line writes into an existing tensor or array (`x[...] = `, `x -= `, a name "
+            "ending in `_`)?",
         )
         found.append(("mutated", problem))
     if probe.raises:
@@ -89,7 +89,7 @@ def _of_a_call_that_returned(
         given = text_of_options(probe.construct)
         message = f"Built with {given}, the module has parameters beyond the ones asked for: "
         message += f"{', '.join(extra)}."
-        hint = "Which of them, and of their biases, does the statement ask for?"
+        hint = "Which lines make them, and in which cases does the statement ask for them?"
         yield "parameters", Cause("extra_parameters", message, hint)
     yield from _of_the_outputs(exercise, probe, expected, seen)
     for name, value in expected.attributes.items():
@@ -215,8 +215,8 @@ def tolerance_of_gradient(probe: Probe, got: Recorded) -> float:
 
 
 _LEAVES_THE_GRAPH = (
-    "What keeps a step out of the graph (`no_grad`, `.item()`, `.detach()`, NumPy, a new "
-    "`Parameter`)?"
+    "What keeps a step out of the graph (`no_grad`, `float()`, `.item()`, `.detach()`, NumPy, a "
+    "new `Parameter`)?"
 )
 
 
@@ -270,7 +270,7 @@ def _cut_off(exercise: Exercise, probe: Probe, seen: Observation) -> Problem | N
 _SPENDING = {
     "peak": (
         "At its peak your code has {spent} bytes in use besides its arguments",
-        "Which of your tensors is as large as all the scores together?",
+        "Which of your tensors, also those in lists, exist at the same time? How large are they?",
     ),
     "kept": (
         "After the call {spent} bytes stay in use, for the result and for the backward pass",

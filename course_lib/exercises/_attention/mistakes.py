@@ -308,7 +308,7 @@ SHARED = (
         twins=({"fill": untouched, "spare": untouched, "clear": renormalized},),
     ).says(
         "You drop keys only after their scores were used: the weights that are left do not sum to "
-        "1, or they vanish beside a very large dropped score.",
+        "1, or they vanish beside a dropped score that is far larger.",
         "Which step must come first, so that the weights that are left sum to 1?",
     ),
     Row("filled_with_zero", filled(0.0)).says(
@@ -369,8 +369,8 @@ SHARED = (
         fails=True,
     ).says(
         "Your mask from the lengths lacks an axis, for queries or for heads. Broadcasting lines up "
-        "its batch axis with one of these: an error where the sizes differ, wrong weights where "
-        "they are equal.",
+        "its batch axis with one of these: for more than one item that is an error, a wrong shape "
+        "or wrong weights.",
         "Which axes does your mask from the lengths have, and which do the scores have?",
     ),
     Row("lengths_repeated", {"align": repeated}, twins=({"align": repeated_for_rows},)).says(

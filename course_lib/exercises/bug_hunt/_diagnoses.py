@@ -1,5 +1,6 @@
 """Dicts that name an invariant for each box, judged in groups that count as a whole."""
 
+import re
 from collections.abc import Mapping, Sequence
 
 from course_lib.checks.judge.comparisons import Cause, Problem
@@ -8,7 +9,7 @@ from course_lib.checks.observe.lessons.broken_modules import INVARIANTS
 from course_lib.checks.observe.probe import Probe
 from course_lib.exercises._builders import case, mistake
 from course_lib.reference import Expected
-from course_lib.reference import bug_hunt as oracle
+from course_lib.reference.bug_hunt import BROKEN
 
 
 def diagnosing(groups: Mapping[str, Sequence[str]], **row) -> Exercise:
@@ -20,24 +21,23 @@ def diagnosing(groups: Mapping[str, Sequence[str]], **row) -> Exercise:
         groups: the names of the boxes by the names of the probes.
         row: points, minutes, hints and the like.
     """
-    boxes = [box for group in groups.values() for box in group]
 
     def probes(rng) -> list[Probe]:
-        says = "Each box breaks the invariant that the dict names for it."
-        options = {"scenario": "entries", "compare": "named"}
         return [
-            case(name, args={"keys": " ".join(group)}, **options).says(says)  # pyright: ignore[reportArgumentType] - the options have no `by_name`
+            case(name, args={"keys": " ".join(group)}, scenario="entries", compare="named").says(
+                "Each box breaks the invariant that the dict names for it."
+            )
             for name, group in groups.items()
         ]
 
     return Exercise(
         returns=(Returned("an entry of your dict", "str"),),
         probes=probes,
-        oracle=lambda keys: Expected(", ".join(oracle.BROKEN[box][0] for box in keys.split())),
+        oracle=lambda keys: Expected(", ".join(f"{k}: {BROKEN[k][0]}" for k in keys.split())),
         each_counts=True,
         comparisons={"named": _named},
         mistakes=(
-            mistake("one_for_all", lambda: dict.fromkeys(boxes, "queries_apart")).says(
+            mistake("one_for_all", lambda: dict.fromkeys(BROKEN, "queries_apart")).says(
                 "You name `queries_apart` for every box.",
                 "Which boxes keep it? Try a test of it on each.",
             ),
@@ -48,21 +48,21 @@ def diagnosing(groups: Mapping[str, Sequence[str]], **row) -> Exercise:
 
 def _named(probe, expected, recorded) -> Problem | None:
     """Judge whether each box of the group breaks the invariant that is named for it."""
-    if recorded.text.startswith("no dict: "):
-        got = recorded.text.removeprefix("no dict: ")
-        said = f"The function must return a dict; yours returned a {got}."
+    got, _, wanted = recorded.text.partition(", which is not a ")
+    if wanted == "dict":
+        said = f"The function must return a dict; yours returned {got}."
         return Cause("no_dict", said, "Which names are the keys, and which ids the values?")
-    if recorded.text.startswith("no id: "):
-        box, got = recorded.text.removeprefix("no id: ").split(" ", 1)
+    if wanted == "str":
+        box, _, got = got.partition(": ")
         return Cause(
             f"{box}_no_id",
-            f"For `{box}` your dict must hold one id, a str. It holds this type: {got}.",
+            f"For `{box}` your dict must hold one id, a str. It holds {got}.",
             "Which single id of `INVARIANTS` do you mean?",
             "no_id",
         )
     boxes = probe.args["keys"].split()
-    ids = recorded.text.split(", ", len(boxes) - 1) + [""] * len(boxes)
-    entries = dict(zip(boxes, ids, strict=False))
+    _, *ids = re.split(f"(?:^|, )(?:{'|'.join(boxes)}): ", recorded.text)
+    entries = dict(zip(boxes, ids + [""] * len(boxes), strict=False))
     for box, named in entries.items():
         if not named:
             return Cause(
@@ -74,11 +74,12 @@ def _named(probe, expected, recorded) -> Problem | None:
         if named not in INVARIANTS:
             return Cause(
                 f"{box}_unknown_id",
-                f"For `{box}` you name `{named[:40]}`, which is not on the list of invariants.",
+                f"For `{box}` you name `{named[:60]}{'...' * (len(named) > 60)}`, which is not on "
+                "the list of invariants.",
                 "Is it one of the keys of `INVARIANTS`, spelled as there?",
                 "unknown_id",
             )
-    if all(named in oracle.BROKEN[box] for box, named in entries.items()):
+    if all(named in BROKEN[box] for box, named in entries.items()):
         return None
     return Problem(
         "some_entries_are_wrong",

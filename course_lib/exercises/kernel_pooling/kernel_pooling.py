@@ -129,9 +129,9 @@ EXERCISE = Exercise(
                 for more in (1e-6, 1e-8, 1e-9, 1e-10, 1e-12)
             ),
         ).says(
-            "You divide exponentials by their sum. For a query far from all keys, or much farther "
-            "than the other queries, they all underflow to 0, and so does the sum. If a small "
-            "number is added to the sum, the weights come out too small instead.",
+            "You divide exponentials by their sum. All of them underflow to 0 for a query far from "
+            "all keys or, if you subtract one maximum from all scores, much farther than others. "
+            "If a small number is added to the sum, the weights come out too small instead.",
             "Which function divides exponentials by their sum without underflow?",
         ),
     ),

@@ -44,7 +44,7 @@ def _probe(rng, name, layer, head, moment="inside", part="values", then=(), **op
         name,
         part=part,
         args={**args, "layer": layer, "head": head, **given},
-        by_name={"moment": moment},
+        by_name={"model_runs": moment},
         tolerance=1e-5 if part == "gradients" else None,
         **_OBSERVED,
     )
@@ -65,7 +65,7 @@ def _values(rng) -> list[Probe]:
     worked: Given = {"model": model, "tokens": tensor([[0]]), "layer": 0, "head": 1}
     probe = functools.partial(_probe, rng)
     return [
-        case("worked", args=worked, by_name={"moment": "inside"}, **_OBSERVED).says(_OFF),
+        case("worked", args=worked, by_name={"model_runs": "inside"}, **_OBSERVED).says(_OFF),
         probe("first_head", 0, 0).says(_OFF),
         probe("last_head", 0, 3, num_heads=4, embed_dim=8).says(_OFF),
         probe("afterwards", 1, 2, _AFTER).says(_AS_BEFORE),
@@ -126,7 +126,7 @@ def _as_it_was(probe, expected, recorded) -> Problem | None:
     logits, changes = recorded.items.values()
     if changes.text == "nothing":
         return close(probe, expected[0], logits)
-    where = "Inside" if probe.inputs()["moment"].startswith("inside") else "After"
+    where = "Inside" if probe.inputs()["model_runs"].startswith("inside") else "After"
     return Cause(
         "left_over",
         f"{where} the `with`, this is not as it must be: {changes.text}.",

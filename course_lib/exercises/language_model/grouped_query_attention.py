@@ -172,7 +172,7 @@ EXERCISE = Exercise(
         Row("groups_tiled", {"share": _tiled}).says(
             "Head i uses group i % g, but it must use group i // (h / g), so that neighboring "
             "heads share a group.",
-            "What is the difference between `repeat` and `repeat_interleave`?",
+            "For 4 heads and 2 groups, which group does head 1 use in your code?",
         ),
         Row("not_shared", {"share": lambda self, h, x: x}, fails=True).says(
             "The keys and values have g heads and the queries h, and you multiply them as they "

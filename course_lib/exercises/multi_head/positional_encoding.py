@@ -94,7 +94,7 @@ EXERCISE = Exercise(
             "What are the exponents of columns 0 and 1?",
         ),
         mistake("odd_size_fails", _for_even_sizes, fails=True).says(
-            "Your code fails if `embed_dim` is odd, such as 3, with one more sine than cosines.",
+            "Your code fails at an odd `embed_dim` such as 3, with one more sine than cosines.",
             "Of five columns, how many are in `encoding[:, 1::2]`?",
         ),
     ),

@@ -68,7 +68,7 @@ def _equal(probe, expected, recorded) -> Problem | None:
         "not_from_the_generator",
         "Two calls with equally seeded generators give different results, so some numbers do not "
         "come from `generator`.",
-        "Which call of `torch.randn` lacks `generator=generator`?",
+        "Which of your random draws does not use `generator`?",
     )
 
 

@@ -174,7 +174,7 @@ def _alike(probe, expected, recorded) -> Problem | None:
         "items_differ",
         f"{probe.says} Two items {alike}, yet your outputs for them differ by up to "
         f"{np.abs(one - other).max():.3g}.",
-        "Do other items, other calls or random numbers enter these outputs?",
+        "What enters these outputs: masked positions, other items, other calls or random numbers?",
     )
 
 
@@ -346,7 +346,7 @@ def mistakes_of_both(block: type[Block]) -> tuple[Mistake, ...]:
             ),
         ).says(
             "A later part reads the input of the whole block, or its result is added to that "
-            "input. Either way, an earlier result is lost.",
+            "input. Either way, an earlier result is missing there.",
             "Which of your variables holds the previous sum?",
         ),
         mistake(

@@ -144,7 +144,7 @@ EXERCISE = Exercise(
         ).says(
             "Your translations have the wrong number of words: at most `max_len` are allowed, and "
             "none once all have ended.",
-            "Does `start` count as a word, and when does your loop stop?",
+            "How many columns does your result have, and how many words the longest translation?",
         ),
     ),
     hints=(

@@ -3,20 +3,21 @@
 import torch
 
 from course_lib.checks.observe.lessons.hidden_modules import build
+from course_lib.checks.observe.record import a_or_an, describe_type
 from course_lib.checks.observe.scenarios import builder, scenario, without_last_digits
 
 
 @scenario
 def entries(target, probe, args, kwargs):
-    """Return the entry of the dict that `target()` returns for each word of `keys`."""
+    """Return as text what the dict that `target()` returns holds for each word of `keys`."""
     found = target()
     if not isinstance(found, dict):
-        return found if found is None else f"no dict: {type(found).__name__}"
+        return found if found is None else f"{a_or_an(describe_type(found))}, which is not a dict"
     said = {key: found.get(key, "") for key in args["keys"].split()}
     for key, entry in said.items():
         if not isinstance(entry, str):
-            return f"no id: {key} {type(entry).__name__}"
-    return ", ".join(said.values())
+            return f"{key}: {a_or_an(describe_type(entry))}, which is not a str"
+    return ", ".join(f"{key}: {entry}" for key, entry in said.items())
 
 
 @scenario

@@ -89,7 +89,7 @@ def head_switched_off(target, probe, args, kwargs):
             "manager?",
         )
     model, tokens, layer, head, *second = args.values()
-    moment, first = kwargs["moment"], (layer, head)
+    moment, first = kwargs["model_runs"], (layer, head)
     before, logits = _state_of(model), None
     if moment == "inside the second":  # after the first
         with target(model, *first):

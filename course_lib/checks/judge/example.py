@@ -43,13 +43,14 @@ class Beside:
     name: str
     yours: tuple[tuple[str, ...], ...]
     expected: tuple[tuple[str, ...], ...] = ()
+    all_differ: bool = False
 
-    def lines(self) -> list[str]:
-        """Return the result as plain text."""
-        lines = [f"  {self.name}, yours:", *in_columns(self.yours)]
+    def tables(self) -> dict[str, tuple[tuple[str, ...], ...]]:
+        """Return the rows by their caption."""
+        tables = {f"{self.name}, yours:": self.yours}
         if self.expected:
-            lines += ["  by the definition:", *in_columns(self.expected)]
-        return lines
+            tables[f"by the definition{' (all differ)' * self.all_differ}:"] = self.expected
+        return tables
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,8 @@ class Example:
             lines = [*lines[: self._num_open], rest]
         lines = [self._title, *lines]
         for result in self.results:
-            lines += result.lines()
+            for caption, rows in result.tables().items():
+                lines += [f"  {caption}", *in_columns(rows)]
         lines += [assignment(*pair) for pair in self.others]
         return "\n".join(lines)
 
@@ -93,7 +95,7 @@ class Example:
             hidden_lines = listing("\n".join(rest), "The rest of the input")
             parts.append(folded(f"{len(rest)} more lines", hidden_lines))
         for result in self.results:
-            parts.append(numbers_beside(result.name, result.yours, result.expected))
+            parts.append(numbers_beside(result.name, result.tables()))
         if self.others:
             text = "\n".join(assignment(*pair) for pair in self.others)
             parts.append(listing(text, "The result"))
@@ -225,8 +227,8 @@ def _beside(name: str, expected: Any, got: Recorded, tolerance: float) -> Beside
     """Return the whole result if it is small, else the first entry that differs."""
     expected, data = np.asarray(expected), got.numbers
     if data.shape != expected.shape:
-        both = (in_rows(part) if _fits(part) else (("...",),) for part in (data, expected))
-        return Beside(f"{name}, shape {data.shape} instead of {expected.shape}", *both)
+        yours, theirs = (in_rows(part) if _fits(part) else (("...",),) for part in (data, expected))
+        return Beside(f"{name}, shape {data.shape} instead of {expected.shape}", yours, theirs)
     wrong = differing(expected, data, tolerance)
     if not _fits(data):
         if not wrong.any():
@@ -234,9 +236,8 @@ def _beside(name: str, expected: Any, got: Recorded, tolerance: float) -> Beside
         place = tuple(int(i) for i in np.argwhere(wrong)[0])
         name = f"{name}[{', '.join(map(str, place))}]"
         data, expected, wrong = (np.asarray(part[place]) for part in (data, expected, wrong))
-    if wrong.all() and wrong.size > 1:  # only the first gets a frame
-        name += " (all differ)"
-    return Beside(name, *told_apart(data, expected, wrong))
+    yours, theirs = told_apart(data, expected, wrong)  # if all differ, only the first is marked
+    return Beside(name, yours, theirs, bool(wrong.size > 1 and wrong.all()))
 
 
 def _fits(data: np.ndarray) -> bool:

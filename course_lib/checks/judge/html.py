@@ -6,7 +6,7 @@ They color only a side bar, which is visible on white and black and has no meani
 """
 
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from course_lib.checks.judge.in_text import MARK
 
@@ -70,14 +70,9 @@ def bar(done: float, total: float) -> str:
     return f'<span aria-hidden="true" style="{_BAR}">{filled}</span>'
 
 
-def numbers_beside(
-    name: str, yours: Sequence[Sequence[str]], expected: Sequence[Sequence[str]]
-) -> str:
-    """Return two small tables of numbers side by side, or stacked on a narrow page."""
-    tables = [_grid(f"{html.escape(name)}, yours:", yours)]
-    if expected:
-        tables.append(_grid("by the definition:", expected))
-    inside = "\n".join(tables)
+def numbers_beside(name: str, tables: Mapping[str, Sequence[Sequence[str]]]) -> str:
+    """Return small tables of numbers side by side, or stacked on a narrow page."""
+    inside = "\n".join(_grid(html.escape(caption), rows) for caption, rows in tables.items())
     return (
         f'<div tabindex="0" role="group" aria-label="{html.escape(name)}" '
         f'style="display:flex;flex-wrap:wrap;gap:.2em 2em;overflow-x:auto">{inside}</div>'

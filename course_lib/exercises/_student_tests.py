@@ -290,8 +290,7 @@ DESCRIBED = {
     "key is smaller than that of the first",
     "first_key_special": "a module that prefers its first key, whichever it is",
     "middle_keys_special": "a module that prefers the keys in the middle",
-    "neighbours_count": "a module in which each key also counts for the next one, and the last "
-    "for the first",
+    "neighbours_count": "a module in which each key also counts for its two neighbors in a circle",
     "batch_average_removed": "a module that subtracts the batch's average from the values",
     "length_of_first_item_for_all": "a module that uses the first item's length for all items",
     "later_items_doubled": "a module that doubles the outputs of all items but the first",

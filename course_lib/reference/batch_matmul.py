@@ -52,9 +52,9 @@ def attention_pooling(queries: np.ndarray, keys: np.ndarray, values: np.ndarray)
 def attention_cost(
     batch: int, num_queries: int, num_keys: int, d: int, d_v: int, bytes_per_element: int = 4
 ) -> Expected:
-    """Count the operations of each product entry by entry, and sum them."""
+    """Count the operations of an entry of each product, and multiply by the number of entries."""
     per_score = 2 * d  # d multiplications, each added to a running sum
     per_output = 2 * num_keys  # for each key, a product that is added
-    per_item = num_queries * num_keys * per_score + num_queries * d_v * per_output
-    size = sum(num_keys * bytes_per_element for _ in range(num_queries))
-    return Expected({"flops": sum(per_item for _ in range(batch)), "score_bytes": batch * size})
+    scores, outputs = batch * num_queries * num_keys, batch * num_queries * d_v
+    flops = scores * per_score + outputs * per_output
+    return Expected({"flops": flops, "score_bytes": scores * bytes_per_element})

@@ -30,13 +30,9 @@ def merge_heads(x: np.ndarray) -> Expected:
 
 
 def linear(x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
-    """Compute y_o = sum_i weight[o, i] x_i + bias_o, one position at a time."""
-    result = np.empty((*x.shape[:-1], len(weight)))
-    for index in np.ndindex(x.shape[:-1]):
-        result[index] = (weight * x[index]).sum(axis=1)
-        if bias is not None:
-            result[index] += bias
-    return result
+    """Compute y_o = sum_i weight[o, i] x_i + bias_o at each position."""
+    products = (weight * x[..., None, :]).sum(axis=-1)
+    return products if bias is None else products + bias
 
 
 def multi_head_attention(

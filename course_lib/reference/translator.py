@@ -140,13 +140,9 @@ _KINDS: dict[str, Callable] = {
 
 def layer_norm(x: np.ndarray, weight: np.ndarray, bias: np.ndarray, eps=1e-5) -> np.ndarray:
     """Subtract the mean of each position's features, divide by their deviation, then rescale."""
-    normed = np.empty(x.shape)
-    for index in np.ndindex(x.shape[:-1]):
-        features = x[index]
-        mean = sum(features) / len(features)
-        variance = sum((features - mean) ** 2) / len(features)
-        normed[index] = (features - mean) / math.sqrt(variance + eps) * weight + bias
-    return normed
+    centered = x - x.mean(axis=-1, keepdims=True)
+    variance = (centered**2).mean(axis=-1, keepdims=True)
+    return centered / np.sqrt(variance + eps) * weight + bias
 
 
 def encoder_block(

@@ -101,6 +101,12 @@ class Answer:
             ):
                 yield found
 
+    def may_make(self, replayed: Outcomes) -> bool:
+        """Return whether a mistake is right on the first probe on which the answer is right."""
+        passed = next((name for name, keys in self._wanted.items() if not keys), None)
+        keys = {(passed, violation.aspect) for violation in replayed[passed][1]} if passed else ()
+        return passed is None or not self._rules_out(passed, keys)
+
     def _to_explain(self) -> dict[str, set[tuple[str, str]]]:
         """Return the violations of each probe that a mistake must reproduce, wrong values first."""
         places: dict[str, set[tuple[str, str]]] = {name: set() for name in self._outcomes}
@@ -112,8 +118,9 @@ class Answer:
         for name, keys in places.items():
             places[name] = {key for key in keys if key[1] in _NUMBERS} or keys
 
-        def order(name: str) -> tuple[bool, bool]:
-            return (name, "values") not in places[name], not places[name]
+        def order(name: str) -> tuple[bool, bool, bool]:
+            is_call = self._probes[name].scenario == "call"  # the cheapest one
+            return (name, "values") not in places[name], not places[name], not is_call
 
         return {name: places[name] for name in sorted(places, key=order)}
 
@@ -274,14 +281,21 @@ def explain(
     `LEAST` of the failing probes.
     """
     answer = Answer(prepare(exercise, seed), student)
-    found = answer.explanations(_replays(exercise, seed, _known))
-    if found and found[0].is_whole:
-        return found
-    for which in (in_any, _pairs):
-        if whole := answer.explanations(_replays(exercise, seed, which), whole=True):
-            return whole[:1]
+    known = _replays(exercise, seed, _known)
+    if whole := answer.explanations(known, whole=True):
+        return whole
     if causes and answer.failing == frozenset().union(*causes.values()):
         return []
+    possible = {mistake.id for mistake, replayed in known if answer.may_make(replayed)}
+    pairs = (
+        (pair, replayed)
+        for pair, replayed in _replays(exercise, seed, _pairs)
+        if possible.issuperset(pair.id.split("+"))
+    )
+    for replays in (_replays(exercise, seed, in_any), pairs):
+        if whole := answer.explanations(replays, whole=True):
+            return whole[:1]
+    found = answer.explanations(known)
     for part in answer.parts(_any(exercise, seed), answer.failing_first):
         left = answer.failing - part.probes
         for cause, probes in causes.items():

@@ -93,8 +93,8 @@ EXERCISE = Exercise(
             "prefers it passes.",
             "Which order moves the middle key?",
         ),
-        mistake("only_a_roll", _permuting(_roll), twins=(_all_rotations,)).says(
-            "You only rotate the keys. In a circle, each key keeps its neighbors, so a module that "
+        mistake("neighbors_kept", _permuting(_roll), twins=(_all_rotations,)).says(
+            "In each of your orders, every key keeps its neighbors in a circle, so a module that "
             "combines neighbors in a circle passes.",
             "Which order separates neighbors?",
         ),

@@ -146,15 +146,15 @@ def probes_of_both(rng, problem: Callable[..., Given], *attentions: str) -> list
 def gradients(rng, problem: Callable[..., Given]) -> list[Probe]:
     """Return the probes of the gradients of both blocks; `problem` is that of `probes_of_both`."""
 
-    def back(batch, valid_lens) -> Given:
-        given = problem(batch, 3, (3, 1, 2), valid_lens, requires_grad=True)
+    def back(length) -> Given:
+        given = problem(1, 3, (3, 1, 2), [length], requires_grad=True)
         bias = given["state"]["feed_forward.0.bias"]
         bias[:] = np.resize([6.0, -6.0], bias.shape)  # ReLU has no derivative at 0
-        return given | {"grad_outputs": rng.normal(size=(batch, 3, 3))}
+        return given | {"grad_outputs": rng.normal(size=(1, 3, 3))}
 
     return [
-        case("gradient", **back(1, [2])).says("Gradients must reach every input and all layers."),
-        case("gradient_length_0", **back(2, [0, 2])).says(
+        case("gradient", **back(2)).says("Gradients must reach every input and all layers."),
+        case("gradient_length_0", **back(0)).says(
             "An item of length 0 leaves every gradient finite."
         ),
     ]

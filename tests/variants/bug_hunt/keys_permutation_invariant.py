@@ -94,7 +94,15 @@ def in_order(order):
 
 
 flipped = wrong("only_a_flip")(in_order(lambda m: torch.arange(m).flip(0)))
-rolled = wrong("only_a_roll")(in_order(lambda m: torch.arange(m).roll(1)))
+rolled = wrong("neighbors_kept")(in_order(lambda m: torch.arange(m).roll(1)))
+
+
+@wrong("neighbors_kept")
+def flipped_and_rolled(*inputs):
+    orders = lambda m: torch.arange(m).flip(0), lambda m: torch.arange(m).roll(1)
+    return all(in_order(order)(*inputs) for order in orders)
+
+
 first_item = wrong("accepts_last_item")(
     in_all_orders(lambda a, b: torch.allclose(a[0], b[0], atol=1e-5))
 )

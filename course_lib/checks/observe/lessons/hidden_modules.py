@@ -59,7 +59,8 @@ def _bonus(change):
 
 
 def _neighbours(module, scores, allowed):
-    return module.softmax(scores + 0.7 * scores.roll(1, dims=-1), allowed)
+    both = scores.roll(1, dims=-1) + scores.roll(-1, dims=-1)
+    return module.softmax(scores + 0.7 * both, allowed)
 
 
 def _later_items_doubled(outputs):

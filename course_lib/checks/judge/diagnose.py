@@ -288,14 +288,12 @@ def explain(
         return whole
     if causes and answer.failing == frozenset().union(*causes.values()):
         return []
-    possible = {mistake.id for mistake, replayed in known if answer.may_make(replayed)}
-    pairs = (
-        (pair, replayed)
-        for pair, replayed in _replays(exercise, seed, _pairs)
-        if possible.issuperset(pair.id.split("+"))
-    )
-    for replays in (_replays(exercise, seed, in_any), pairs):
-        if whole := answer.explanations(replays, whole=True):
+    if whole := answer.explanations(_replays(exercise, seed, in_any), whole=True):
+        return whole[:1]
+    if pairs := _replays(exercise, seed, _pairs):
+        possible = {one.id for one, replayed in known if one.build and answer.may_make(replayed)}
+        pairs = [row for row in pairs if possible.issuperset(row[0].id.split("+"))]
+        if whole := answer.explanations(pairs, whole=True):
             return whole[:1]
     found = answer.explanations(known)
     for part in answer.parts(_any(exercise, seed), answer.failing_first):

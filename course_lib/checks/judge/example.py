@@ -132,21 +132,24 @@ def importance(violation: Violation) -> tuple[int, bool, int, int]:
 def _is_special(probe: Probe) -> bool:
     """Return whether a reader would blame the call's huge numbers, dtype or mode."""
     arrays = probe.arrays().values()
-    finite = (np.where(np.isfinite(array.data), array.data, 0) for array in arrays)
     return (
         probe.scenario != "call"
         or probe.training
         or probe.dtype is not None
-        or any(array.strided for array in arrays)
-        or any(np.abs(data).max(initial=0) > _HUGE for data in finite)
+        or any(array.strided or _is_large(array.data) for array in arrays)
     )
 
 
+def _is_large(data: np.ndarray) -> bool:
+    """Return whether a finite entry is so large that a reader would blame its size."""
+    return np.abs(data[np.isfinite(data)]).max(initial=0) > _HUGE
+
+
 def shown_first(violation: Violation) -> tuple[int, ...]:
-    """Rank single calls of the usual dtype first, then small inputs, then those without weights."""
-    probe = violation.probe
-    is_special = probe.scenario != "call", probe.dtype is not None
-    return *is_special, probe.size > SMALL, bool(probe.state), *importance(violation)
+    """Rank plain calls first, values before edge cases, and then small inputs without weights."""
+    probe, (part, is_special, *rest) = violation.probe, importance(violation)
+    is_rare = probe.scenario != "call", probe.dtype is not None
+    return *is_rare, part, is_special, probe.size > SMALL, bool(probe.state), *rest
 
 
 _HUGE = 50
@@ -172,8 +175,12 @@ def example_of(exercise: Exercise, violation: Violation) -> Example:
     inputs = tuple((name, text_of_input(value)) for name, value in probe.inputs().items())
     if probe.part == "edges" and any(array.requires_grad for array in probe.arrays().values()):
         inputs = (*inputs, ("requires_grad", "True"))
-    if probe.dtype:
-        inputs = (*inputs, ("dtype", probe.dtype))
+    tensors = [a.data for a in probe.arrays().values() if a.kind == "tensor"]
+    is_large = any(_is_large(data) for data in tensors if data.dtype.kind == "f")
+    if probe.dtype or is_large:  # torch's default, float32, may round or overflow
+        inputs = (*inputs, ("dtype", probe.dtype or "float64"))
+    if probe.training or (probe.construct or {}).get("dropout"):
+        inputs = (*inputs, ("mode", "train" if probe.training else "eval"))
     if probe.scenario in _CALLS:
         inputs = (*inputs, ("calls", _CALLS[probe.scenario]))
     if probe.construct:

@@ -22,6 +22,7 @@ _OF_THE_VALUES = ("wrong_values", "precision_lost")
 _OF_THE_EDGES = (*_OF_THE_VALUES, "not_a_number", "wrong_shape", "raised")
 _ABOUT_ONE_INPUT = (
     "raised",
+    "dtype_changed",
     "no_error",
     "other_error",
     "wrong_shape",

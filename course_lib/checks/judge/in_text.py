@@ -50,6 +50,7 @@ def assignment(name: str, text: str) -> str:
     return f"  {name} = " + text.replace("\n", "\n" + indent)
 
 
+_LARGEST = [np.finfo(dtype).max for dtype in ("float16", "float32", "float64")]
 _USUAL = ("float64", "int64", "bool")  # dtypes that a report does not mention
 
 
@@ -85,6 +86,13 @@ def text_of_record(recorded: Recorded) -> str:
 
 
 def _array_text(data: np.ndarray) -> str:
+    has_largest = data.dtype.kind == "f" and np.isin(np.abs(data), _LARGEST).any()
+    precision = 5 if has_largest else 3  # rounded to 3 digits, these would be infinite
     return np.array2string(
-        data, precision=3, suppress_small=False, separator=", ", threshold=80, floatmode="maxprec"
+        data,
+        precision=precision,
+        suppress_small=False,
+        separator=", ",
+        threshold=80,
+        floatmode="maxprec",
     )

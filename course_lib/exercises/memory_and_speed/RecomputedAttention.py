@@ -1,8 +1,10 @@
 """`RecomputedAttention`: a backward pass that recomputes the weights from saved statistics."""
 
 import functools
+import math
 
 import numpy as np
+from torch import Tensor
 
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
@@ -80,6 +82,14 @@ def _edges(rng) -> list[Probe]:
     ]  # fmt: skip
 
 
+_UNMASKED = {"scores_again": lambda self, q, k, mask, block: self.scores(q, k, None, block)}
+
+
+def _raised(kept: Tensor) -> Tensor:
+    """Make the statistic of empty rows infinite, so that their weights are 0."""
+    return kept.nan_to_num(neginf=math.inf)
+
+
 EXERCISE = Exercise(
     points=5,
     minutes=75,
@@ -126,8 +136,12 @@ EXERCISE = Exercise(
         ),
         mistake(
             "mask_forgotten_in_backward",
-            Recomputed.answer(
-                {"scores_again": lambda self, q, k, mask, block: self.scores(q, k, None, block)}
+            Recomputed.answer(_UNMASKED),
+            twins=(
+                Recomputed.answer(
+                    _UNMASKED
+                    | {"weights_again": lambda self, s, kept: (s - _raised(kept)[..., None]).exp()}
+                ),
             ),
         ).says(
             "Your `backward` computes the scores without the mask, so dropped keys get weights and "

@@ -162,18 +162,19 @@ def gradients(rng, problem: Callable[..., Given]) -> list[Probe]:
 
 def _alike(probe, expected, recorded) -> Problem | None:
     """Compare the two items where their first arguments are equal, and reject constant outputs."""
-    first, outputs = next(iter(probe.args.values())).data, recorded.numbers
-    same = (first[0] == first[-1]).all(-1)
+    arrays = [array.data for array in probe.arrays().values()]
+    same, outputs = (arrays[0][0] == arrays[0][-1]).all(-1), recorded.numbers
     one, other = outputs[0][same], outputs[-1][same]
     if not np.ptp(outputs):
         return close(probe, expected, recorded)
     if arrays_agree(one, other, tolerance_for(probe, recorded)):
         return None
-    alike = "are equal" if same.all() else "differ only in what must have no effect"
+    alike = "are equal, yet your outputs for them"
+    if any((array[0] != array[-1]).any() for array in arrays):
+        alike = "differ only in what must not affect the outputs compared here, yet these"
     return Problem(
         "items_differ",
-        f"{probe.says} Two items {alike}, yet your outputs for them differ by up to "
-        f"{np.abs(one - other).max():.3g}.",
+        f"{probe.says} Two items {alike} differ by up to {np.abs(one - other).max():.3g}.",
         "What enters these outputs: masked positions, other items, other calls or random numbers?",
     )
 

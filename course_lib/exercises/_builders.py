@@ -15,8 +15,8 @@ Given = dict[str, Any]  # arguments of a call or fields of its probe, by name
 FLOAT32: Given = {"dtype": "float32", "tolerance": 1e-4}
 BETWEEN: Given = {"scenario": "between_calls"}
 INDEPENDENT = (
-    "Calls and modules are independent: outputs and `attention_weights` are those of the module's "
-    "last call, whatever came before and whatever other modules do."
+    "Calls and modules must be independent: outputs and `attention_weights` must be those of the "
+    "module's last call, whatever came before and whatever other modules do."
 )
 STRIDED = "Non-contiguous tensors must work."
 _FIELDS = {field.name for field in fields(Probe)} - {"args", "kwargs"}
@@ -73,7 +73,7 @@ def at_the_largest(make: Callable[[float], Mapping]) -> list[Probe]:
     """Put the largest numbers of each dtype where they have no effect, with `make(size)`."""
     return [
         edge(f"largest_{dtype}", **make(largest), dtype=dtype).says(
-            f"In {dtype}, too, finite masked numbers have no effect at any size."
+            f"In {dtype}, too, finite masked numbers must have no effect at any size."
         )
         for dtype, largest in _LARGEST.items()
     ]

@@ -240,8 +240,8 @@ def outputs_and_weights(self, *given, **named) -> tuple:
 
 
 _EMPTY = (
-    "What should a query that may attend to nothing receive, and where does your code handle its "
-    "row?"
+    "What should a query that may attend to nothing receive, and which step of your code gives it "
+    "that?"
 )
 
 SHARED = (
@@ -270,7 +270,7 @@ SHARED = (
     Row("finite_fill", filled(-1e9) | {"clear": zeroed}).says(
         "You fill dropped scores with a finite number, such as -1e9. If the other scores are as "
         "small, a dropped key still takes a share of the softmax.",
-        "Which value is smaller than every score, in every dtype?",
+        "Which value is below every finite score, in every dtype?",
     ),
     Row("lengths_ignored", {"real": unread}).says(
         "Your code ignores the lengths: `valid_lens` changes nothing.",
@@ -293,8 +293,8 @@ SHARED = (
         {"own": lambda self, scores, mask: ~mask},
         twins=({"join": flipped_if_any},),
     ).says(
-        "The masking is inverted: where True says that a query may attend to a key, you drop the "
-        "key.",
+        "The masking is inverted: where a mask drops keys, you drop those that may be attended to "
+        "instead.",
         "True means 'may attend'. Does your code expect the opposite?",
     ),
     Row("one_mask_only", {"join": lengths_or_mask}, twins=({"join": mask_or_lengths},)).says(
@@ -307,12 +307,12 @@ SHARED = (
         {"fill": untouched, "spare": untouched, "clear": zeroed},
         twins=({"fill": untouched, "spare": untouched, "clear": renormalized},),
     ).says(
-        "You drop keys only after their scores were used: the weights that are left do not sum to "
-        "1, or they vanish beside a dropped score that is far larger.",
+        "You drop keys only after their scores were used: the weights that are left may not sum to "
+        "1, or may vanish beside a dropped score that is far larger.",
         "Which step must come first, so that the weights that are left sum to 1?",
     ),
     Row("filled_with_zero", filled(0.0)).says(
-        "Dropped scores become 0, but exp(0) = 1: those keys still get weight.",
+        "Dropped scores become 0, but exp(0) = 1: those keys still count in the softmax.",
         "For which score is the exponential 0?",
     ),
     Row(
@@ -324,8 +324,8 @@ SHARED = (
             {"axis": -2, "spare": Softmax.spare},
         ),
     ).says(
-        "Your softmax does not run over the keys but over another axis, so the rows of the weights "
-        "do not sum to 1.",
+        "Your softmax does not run over the keys but over another axis, so the weights of a query "
+        "need not sum to 1.",
         "Which axis of the scores holds the keys?",
     ),
     Row(
@@ -342,12 +342,12 @@ SHARED = (
         {"score": note_and_multiply, "root": lambda self, q: 1.0, "clear": divided_and_cleared},
     ).says(
         "You divide the weights by the root of the number of features instead of the scores, so "
-        "the weights do not sum to 1.",
+        "they sum to 1 / sqrt(d).",
         "Which comes first, the division or the softmax?",
     ),
     Row("divided_by_d", {"root": lambda self, q: q.shape[-1]}).says(
         "You divide the scores by the number of features instead of its root, so your weights are "
-        "too flat.",
+        "too flat if there is more than one feature.",
         "Which number brings the variance of q . k back to 1?",
     ),
     Row(
@@ -355,8 +355,8 @@ SHARED = (
         exp_of(nothing),
         twins=(exp_of(torch.max), exp_of(nothing, guarded=True), exp_of(torch.max, guarded=True)),
     ).says(
-        "You take exponentials without first subtracting the largest score of each row. Scores far "
-        "above 0 overflow, rows far below it underflow, and inf / inf and 0 / 0 are NaN.",
+        "You take exponentials without first subtracting the largest score of each row. They can "
+        "overflow, or all of a row can underflow to 0, and inf / inf and 0 / 0 are NaN.",
         "Which number can be subtracted from all scores of a row without changing its weights?",
     ),
     Row(
@@ -369,14 +369,14 @@ SHARED = (
         fails=True,
     ).says(
         "Your mask from the lengths lacks an axis, for queries or for heads. Broadcasting lines up "
-        "its batch axis with one of these: for more than one item that is an error, a wrong shape "
-        "or wrong weights.",
+        "its batch axis with one of these. Depending on the sizes, that can be an error, a wrong "
+        "shape, or the lengths of another item.",
         "Which axes does your mask from the lengths have, and which do the scores have?",
     ),
     Row("lengths_repeated", {"align": repeated}, twins=({"align": repeated_for_rows},)).says(
-        "You repeat the lengths as a whole, once for each head or query. A head or a query gets "
+        "You repeat the lengths as a whole, once for each head or query. A head or a query can get "
         "the length of another item.",
-        "What is the difference between `repeat` and `repeat_interleave`?",
+        "In which order do the repeated lengths of two items stand, and in which must they stand?",
     ),
     Row("dropout_in_eval", {"drop": lambda self, weights: F.dropout(weights, self.p)}).says(
         "Dropout acts in eval mode too.", "How does a layer know that the module is in eval mode?"
@@ -384,7 +384,7 @@ SHARED = (
     Row(
         "dropout_on_the_scores", {"weights": dropped_scores, "drop": lambda self, weights: weights}
     ).says(
-        "You apply dropout to the scores. A dropped score is 0, and its key still gets a weight.",
+        "You apply dropout to the scores. A dropped score is 0, and its key still counts.",
         "What does the softmax make of a score that is 0?",
     ),
     Row("dropout_on_the_outputs", {"average": dropped_outputs, "drop": dropped_outputs}).says(
@@ -405,12 +405,12 @@ SHARED = (
     ).says(
         "Your module keeps the lengths or the mask of an earlier call and uses them again in a "
         "later call, which has others or none.",
-        "Which line of `forward` writes to `self`, and which one reads that again?",
+        "What does your module keep from one call to the next, and which line reads it again?",
     ),
     Row("weights_with_graph", {"keep": keep_with_graph}).says(
-        "`self.attention_weights` still carries its graph, which keeps every intermediate result "
-        "in memory.",
-        "What does `.detach()` leave out?",
+        "`self.attention_weights` still carries its graph, which keeps intermediate results of the "
+        "call in memory.",
+        "How do you store the numbers of a tensor without its graph?",
     ),
     Row("weights_returned_too", {"forward": outputs_and_weights}).says(
         "Your `forward` returns the outputs and the weights. It must return the outputs alone; the "
@@ -420,7 +420,7 @@ SHARED = (
     Row(
         "merge_without_transpose", {"merge": lambda self, x: x.reshape(x.shape[0], x.shape[2], -1)}
     ).says(
-        "The heads are merged by a reshape without a transpose: a position gets features that "
+        "The heads are merged by a reshape without a transpose: a position can get features that "
         "belong to other positions.",
         "Which axes must be neighbors before a reshape can join them?",
     ),

@@ -44,8 +44,8 @@ def far_above(make_array=tensor, **fields: Any) -> list[Probe]:
             "values": make_array([[[2.0], [4.0], [1.0]]]),
         }
         return edge(name, **given | fields).says(
-            "The score of a masked key may be far above those of the allowed keys, which get the "
-            "weights they would have without it."
+            "The score of a masked key may be far above those of the allowed keys, which must "
+            "get the weights they would have without it."
         )
 
     return [probe("masked_far_above", 2e4), probe("very_negative_scores", 2e15)]

@@ -94,7 +94,7 @@ def weight_on_a_dropped_key(probe, weights, allowed) -> str | None:
         return None
     return (
         f"The weight that {place_of(place[:-1])} gives to key {place[-1]} is "
-        f"{weights[place]:.3f}, but this key may not be attended to there."
+        f"{weights[place]:.3g}, but this key may not be attended to there."
     )
 
 
@@ -108,7 +108,7 @@ def weight_in_an_empty_row(probe, weights, allowed) -> str | None:
         share = f"each of its keys gets weight 1/{row.size}"
         shown = share if row.size > 1 else "its only key gets weight 1"
     else:
-        shown = "its weights are " + ", ".join(f"{weight:.3f}" for weight in row[:5])
+        shown = "its weights are " + ", ".join(f"{weight:.3g}" for weight in row)
     return f"No key may be attended to by {place_of(place)}, yet {shown}."
 
 
@@ -120,12 +120,12 @@ _OF_WEIGHTS = {
     ),
     "rows_do_not_sum_to_one": (
         rows_that_do_not_sum_to_one,
-        "Which keys does your code leave to this query, over which axis do you take the sum, and "
-        "what changes the weights afterwards?",
+        "What are the exponentials in this query's row, what exactly are they divided by, and does "
+        "a later step change the weights?",
     ),
     "empty_row_has_weight": (
         weight_in_an_empty_row,
-        "What does the softmax make of a row in which all scores are the same number?",
+        "Which scores of this row enter the softmax, and what happens to its weights afterwards?",
     ),
 }
 

@@ -68,7 +68,7 @@ def _values(rng) -> list[Probe]:
         ).says(INDEPENDENT),
         case(with_lengths, **problem(1, 2, 3, 2, 2, 1, 2), scenario=with_lengths).says(INDEPENDENT),
         case("dropout_off_in_eval", **problem(2, 3, 5, 4, 6, 8, 7, [4, 3], dropout=0.5)).says(
-            "In eval mode dropout does nothing."
+            "In eval mode dropout must do nothing."
         ),
         case("dropout_in_train", **wide, training=True, compare="dropout_on_weights").says(  # pyright: ignore[reportArgumentType] - a row has no `args`
             "In train mode each weight is dropped with probability p and the others are divided "
@@ -79,7 +79,7 @@ def _values(rng) -> list[Probe]:
             **problem(2, 3, 5, 5, 6, 7, 8, [3, 0], late),
             **other_calls,
             training=True,
-        ).says("Built without `dropout`, nothing is dropped: train and eval mode agree."),
+        ).says("Built without `dropout`, nothing is dropped: train and eval mode must agree."),
     ]
 
 
@@ -101,20 +101,20 @@ def _edges(rng) -> list[Probe]:
             "each layer."
         ),
         edge("lengths_all_zero", **problem(2, 2, 4, 5, 6, 8, 7, [0, 0])).says(
-            "If all lengths are 0, outputs and weights are 0: 0 is a valid length."
+            "If all lengths are 0, outputs and weights must be 0: 0 is a valid length."
         ),
         edge("float32", **problem(2, 3, 4, 5, 6, 8, 7, [2, 4]), **FLOAT32).says(
-            "A float32 module gives float32 outputs."
+            "A float32 module must give float32 outputs."
         ),
         edge("empty_row", **equal_keys).says(
-            "A query that may attend to nothing gets an output of 0, and equal keys that are "
-            "allowed get equal weights."
+            "A query that may attend to nothing must get an output of 0, and equal keys that are "
+            "allowed must get equal weights."
         ),
         edge("square_weights", **problem(1, 2, 3, 2, 2, 1, 2)).says(
             "The rows of `W_q.weight` and `W_k.weight` belong to hidden features, even if square."
         ),
         edge("large_sums", **problem(1, 2, 3, 1, 1, 1, 1) | {"queries": [[[1e3], [-1e3]]]}).says(  # pyright: ignore[reportArgumentType] - a row has no `args`
-            "The tanh of a large sum is 1 or -1, and no step overflows."
+            "The tanh of a large sum is 1 or -1, and no step may overflow."
         ),
         *largest_padding(with_mask=True, **one),
         far_above(**one | bounded, by_name={"mask": FAR})[-1],
@@ -127,10 +127,10 @@ def _gradients(rng) -> list[Probe]:
     empty = np.array([[False, True, True], [False, False, False]])
     return [
         case("gradient", **problem(h=3), grad_outputs=grad_outputs).says(
-            "The gradients of queries, keys, values and weights match the formula."
+            "The gradients of queries, keys, values and weights must match the formula."
         ),
         case("gradient_with_empty_row", **problem(h=2, mask=empty), grad_outputs=grad_outputs).says(
-            "An empty row has gradient 0 and must not turn the other gradients into NaN."
+            "An empty row must have gradient 0 and not turn the other gradients into NaN."
         ),
     ]
 

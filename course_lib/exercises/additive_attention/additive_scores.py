@@ -50,19 +50,19 @@ def _probes(rng) -> list[Probe]:
             "H features, too."
         ),
         edge("large_sums", **worked | {"queries": [[[1000.0, -900.0]]]}).says(
-            "The tanh of a large sum is 1 or -1, and no step overflows."
+            "The tanh of a large sum is 1 or -1, and no step may overflow."
         ),
         edge("one_pair_of_zeros", **zeros).says(
-            "One item, one query, one key, all zeros: the result has three axes and holds 0."
+            "One item, one query, one key, all zeros: the result must have three axes and hold 0."
         ),
         edge("between_calls", **problem(2, 3, 4, 5, 2, 6), **BETWEEN).says(
-            "A call does not depend on the calls before it."
+            "A call must not depend on the calls before it."
         ),
         edge("float32", **problem(2, 3, 4, 5, 2, 6), **FLOAT32).says(
-            "Float32 inputs give float32 scores."
+            "Float32 inputs must give float32 scores."
         ),
         case("gradient", **leaves, grad_outputs=rng.normal(size=(2, 2, 3))).says(
-            "The gradients of all five inputs match the formula."
+            "The gradients of all five inputs must match the formula."
         ),
     ]
 
@@ -113,8 +113,8 @@ EXERCISE = Exercise(
             "Does the tanh come before or after the sum of query and key?",
         ),
         mistake("not_paired", _scores(lambda q, k, w_v: torch.tanh(q + k) @ w_v), fails=True).says(
-            "You add the projections without new axes, so query i is added to key i only, or the "
-            "shapes do not broadcast.",
+            "You add the projections without new axes, so queries and keys share one axis. Each "
+            "query must meet every key.",
             "What is the shape of a sum with one entry for every query, every key and every "
             "feature?",
         ),

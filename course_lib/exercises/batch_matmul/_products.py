@@ -22,13 +22,13 @@ BY_HAND: Given = {
 WORKED = "Each item's two matrices must be multiplied: row times column."
 FEW = "Two items of a few rows must work."
 ONE_OF_EACH = "One row and one column must keep their axes."
-DTYPE = "The result has the dtype of `a` and `b`."
+DTYPE = "The result must have the dtype of `a` and `b`."
 
 # The fact and one question for mistakes in several of them.
 ONLY_THREE_AXES = (
-    "Your code works for three axes and fails for any other number of axes.",
-    "Which step assumes three: the letters of an einsum, `torch.bmm`, or axes counted from the "
-    "left?",
+    "Your code works for three axes, but not for every number of axes.",
+    "Which step assumes three axes, such as the letters of an einsum, `torch.bmm`, or axes counted "
+    "from the left?",
 )
 NOT_TURNED = (
     "What does `torch.arange(6).reshape(2, 3)` become with `.reshape(3, 2)`, and what with `.mT`?"

@@ -55,7 +55,7 @@ def _whole(probe, expected, recorded) -> Problem | None:
             return Cause(
                 "not_whole",
                 f"`{key}` must be an int; yours is {a_or_an(recorded.items[key].type_name)}.",
-                "Is there a `/` somewhere, or a float among the factors?",
+                "Which step gives that type, such as a `/`, a float factor, or NumPy's numbers?",
             )
     if problem := close(probe, expected, recorded):
         return problem
@@ -64,7 +64,7 @@ def _whole(probe, expected, recorded) -> Problem | None:
             return Cause(
                 "rounded",
                 f"Your `{key}` is {yours}, and the exact count is {count}.",
-                "Which factor is a float? A float has only 16 digits.",
+                "Does a float enter your count? A float holds only about 16 digits.",
             )
     return None
 
@@ -112,8 +112,8 @@ EXERCISE = Exercise(
             "What shape does the product of weights and values have?",
         ),
         mistake("int64_overflow", _in_int64).says(
-            "Your numbers are NumPy's, which wrap around beyond the largest int64.",
-            "Which function makes them? Python's own integers have no largest number.",
+            "Your numbers wrap around beyond the largest int64, as those of NumPy and torch do.",
+            "Which step makes them? Python's own integers have no largest number.",
         ),
         mistake("always_4_bytes", _cost(size=lambda scores, _: 4 * scores)).says(
             "You count 4 bytes per element, whatever `bytes_per_element` is.",

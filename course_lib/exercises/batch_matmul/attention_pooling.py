@@ -36,7 +36,7 @@ def _probes(rng) -> list[Probe]:
             "and the outputs are averages of that item's values."
         ),
         case("heads", **problem((2, 3), 4, 5, 7, 6)).says(
-            "With heads, (batch, heads, n, d), each head is computed on its own."
+            "With heads, (batch, heads, n, d), each head must be computed on its own."
         ),
         case("gradients", **free, grad_outputs=rng.normal(size=(2, 2, 2))).says(
             "The outputs must be differentiable in queries, keys and values."
@@ -52,10 +52,10 @@ def _probes(rng) -> list[Probe]:
             "all keys of a query."
         ),
         edge("float32", **problem((2,), 3, 4, 2, 5), **FLOAT32).says(
-            "The results have the dtype of the arguments."
+            "The results must have the dtype of the arguments."
         ),
         edge("between_other_calls", **problem((2,), 4, 3, 5, 2), **BETWEEN).says(
-            "Each call is independent of other calls with the same shapes."
+            "Each call must be independent of other calls with the same shapes."
         ),
     ]
 

@@ -37,10 +37,10 @@ def _probes(rng) -> list[Probe]:
             "Queries (n, d) and keys (m, d) without a batch must work."
         ),
         edge("one_of_each", **_queries_keys(rng, (1, 1, 1), 1)).says(
-            "One query and one key give one score that keeps its axes."
+            "One query and one key must give one score that keeps its axes."
         ),
         edge("float32", **_queries_keys(rng, (2, 3, 4), 5), **FLOAT32).says(
-            "The scores have the dtype of queries and keys."
+            "The scores must have the dtype of queries and keys."
         ),
         case("gradients", **free, grad_outputs=rng.normal(size=(2, 3, 2, 4))).says(
             "The scores must be differentiable in queries and keys."
@@ -67,13 +67,13 @@ EXERCISE = Exercise(
     mistakes=(
         mistake("reshape_for_transpose", _scores(reshaped)).says(
             "You turn the keys from (m, d) to (d, m) with a reshape. The shape is right, but a "
-            "reshape keeps the numbers in order and only cuts the rows elsewhere, so each column "
-            "mixes several keys.",
+            "reshape keeps the numbers in order and only cuts the rows elsewhere, so a column "
+            "can mix several keys.",
             both.NOT_TURNED,
         ),
         mistake("not_transposed", _scores(lambda keys: keys), fails=True).says(
-            "You multiply queries and keys without a transpose. This runs only if there are as "
-            "many keys as features, and its numbers are wrong even then.",
+            "You multiply queries and keys without a transpose. The sum then runs over the keys "
+            "instead of the features, and the sizes need not fit.",
             "Which sizes meet in the middle of (n, d) times (m, d), and which have to?",
         ),
         mistake(
@@ -109,7 +109,7 @@ EXERCISE = Exercise(
             ),
             fails=True,
         ).says(
-            "You transpose the queries. A query must stay a row, and each key becomes a column.",
+            "Each query must be a row of the left factor. You transpose it or put it on the right.",
             "Which sizes meet in the middle of (n, d) times (d, m)?",
         ),
     ),

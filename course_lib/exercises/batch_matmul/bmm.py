@@ -69,7 +69,7 @@ EXERCISE = Exercise(
     forbidden={
         **dict.fromkeys(_READY_MADE, _WHY_NOT),
         "tolist": (
-            "Loops over plain numbers are loops too, and no gradient flows back through them."
+            "Loops over plain numbers are loops too, and no gradient flows back through numbers."
         ),
     },
     mistakes=(

@@ -27,7 +27,7 @@ def _probes(rng) -> list[Probe]:
         edge("one_of_each", a=[[[2.0]], [[3.0]]], b=[[[5.0]], [[7.0]]]).says(both.ONE_OF_EACH),
         edge("float32", **pair(rng, (2, 3, 4), (2, 4, 5)), **FLOAT32).says(both.DTYPE),
         edge("between_other_calls", **pair(rng, (2, 2, 3), (2, 3, 5)), **BETWEEN).says(
-            "Each call returns a new tensor: other calls with the same shapes change nothing."
+            "Each call must return a new tensor: other calls with the same shapes change nothing."
         ),
         case("gradient_one_item", **one_item, grad_outputs=rng.normal(size=(1, 2, 3))).says(
             "A single item of one term must be differentiable too."
@@ -55,7 +55,7 @@ EXERCISE = Exercise(
     mistakes=(
         both.B0_FOR_ALL,
         mistake("total_kept", lambda a, b: (a @ b).cumsum(-1)).says(
-            "Each entry of a row also contains the entries before it.",
+            "Each entry of a row also contains the sums of the entries before it.",
             "Which loop must set the running total to 0?",
         ),
         mistake("only_last_term", lambda a, b: a[..., -1:] * b[..., -1:, :]).says(

@@ -46,7 +46,7 @@ def _probes(rng) -> list[Probe]:
             "Large steps from a start far above must reach the best bandwidth and keep it positive."
         ),
         edge("close_inputs", **close, by_name={"initial": 0.02, "num_steps": 50, "lr": 0.2}).says(
-            "The closer the inputs, the smaller the best bandwidth."
+            "Where inputs lie close together, the best bandwidth can be small."
         ),
         edge("worked", **two_points, by_name={"initial": 2, "num_steps": 20}).says(
             "Two points predict each other, so every positive bandwidth is best."
@@ -63,7 +63,7 @@ def _near_best(probe, expected, recorded) -> Problem | None:
         return Problem(
             "not_a_number",
             "Your bandwidth is not a finite number.",
-            "Are your steps too large, or do you take the logarithm of a negative number?",
+            "In which step does the bandwidth or its error first become NaN or infinite?",
         )
     if abs(found - math.log(best)) < 0.02:
         return Cause(
@@ -83,14 +83,14 @@ def _near_best(probe, expected, recorded) -> Problem | None:
     if math.isclose(found, initial, rel_tol=1e-6):
         return Cause(
             "initial_returned",
-            "Your bandwidth is the one you started from: no step changed it.",
+            "Your bandwidth is `initial`, the one from before the first step.",
             "Does a gradient reach the bandwidth, and do you return the tensor that you update?",
         )
     trained = _errors_at(inputs, targets, [best, found], leave_out=False)
     if found < best < initial and trained[1] < (0.1 if found > best / 3 else 1.0) * trained[0]:
         return Problem(
             "training_error_minimised",
-            f"Your bandwidth {found:.4g} is far too small. Its error is smaller than that of the "
+            f"Your bandwidth {found:.4g} is too small. Its error is smaller than that of the "
             "best bandwidth if each point also predicts itself, but not if it is left out.",
             "Print the bandwidth and the error of each step: does the error leave the point itself "
             "out, and do both settle?",
@@ -138,9 +138,9 @@ EXERCISE = Exercise(
         mistake(
             "gradient_cut", _failing(lambda leaf: torch.tensor(leaf.item()).backward()), fails=True
         ).says(
-            "`backward` has nothing to follow: the leave-one-out error does not depend on a tensor "
-            "that requires a gradient.",
-            "Which tensor should require one, and what cuts it off before `backward` (`.item()`, "
+            "The backward pass has nothing to follow: autograd recorded no path from the tensor it "
+            "starts at to one that requires a gradient.",
+            "Which tensor should require one, and what cuts it off (such as `.item()`, "
             "`float(...)`, `no_grad`)?",
         ),
     ),

@@ -31,7 +31,7 @@ def _probes(rng) -> list[Probe]:
     far = np.array([[60.0], [-80.0]])
     return [
         case("worked", **worked, compare="same_softmax").says(
-            "The squared distances are 0 and 4, so the two scores must differ by 2."
+            "For h = 1, squared distances of 0 and 4 must give two scores that differ by 2."
         ),
         case("general", **problem(3, 5, 4, 0.9, strided=True)).says(
             "Keys of any length must work."
@@ -43,10 +43,10 @@ def _probes(rng) -> list[Probe]:
             "The weights must have the gradient of the Gaussian kernel."
         ),
         edge("far_query", **problem(2, 4, 3, 1.0, away=far), tolerance=1e-4).says(  # pyright: ignore[reportArgumentType] - a shift for each axis
-            "A query far from every key still has finite scores."
+            "A query far from every key must still have finite scores."
         ),
         edge("float32", **problem(3, 4, 2, 1.1), **FLOAT32).says(
-            "Float32 queries and keys give float32 scores."
+            "Float32 queries and keys must give float32 scores."
         ),
     ]
 
@@ -63,19 +63,19 @@ def _same_softmax(probe, expected, recorded) -> Problem | None:
         return Problem(
             "not_finite",
             "Your scores are not finite.",
-            "Which step divides by 0, or takes the logarithm of a kernel that underflowed to 0?",
+            "Which step first gives inf or NaN, such as a division by 0 or the logarithm of 0?",
         )
     ours = _softmax_rows(np.asarray(expected, dtype=np.float64))
     theirs = _softmax_rows(recorded.data.astype(np.float64))
     if arrays_agree(ours, theirs, tolerance_for(probe, recorded)):
         return None
     row = int(np.argmax(np.abs(ours - theirs).max(-1)))
-    yours, right = (", ".join(f"{w:.3g}" for w in weights[row][:4]) for weights in (theirs, ours))
+    yours, right = (", ".join(f"{w:.3g}" for w in weights[row]) for weights in (theirs, ours))
     return Problem(
         "wrong_values",
         f"A softmax of your scores gives query {row} the weights {yours}; those of the Gaussian "
         f"kernel are {right}.",
-        "Which term of -|q - k|^2 / (2 h^2) is missing, or has another factor?",
+        "Multiply out -|q - k|^2 / (2 h^2). How does each of its terms enter your scores?",
     )
 
 
@@ -99,8 +99,8 @@ EXERCISE = Exercise(
     comparisons={"same_softmax": _same_softmax},
     mistakes=(
         mistake("only_for_unit_keys", _dots(0, 0)).says(
-            "Your scores lack the term -|k|^2 / (2 h^2), so a long key scores high even if it is "
-            "far away.",
+            "Your scores lack the term -|k|^2 / (2 h^2), so a long key can score high even if it "
+            "is far away.",
             "Which terms of -|q - k|^2 / (2 h^2) differ from key to key?",
         ),
         mistake("bandwidth_not_squared", _dots(0, -0.5, lambda h: h)).says(
@@ -123,8 +123,8 @@ EXERCISE = Exercise(
             "Multiply out |q - k|^2. What becomes of the term with |k|^2 after the division?",
         ),
         mistake("logarithm_of_kernel", of_distances(lambda s, h: gaussian(s, h).log())).says(
-            "You take the logarithm of the kernel. Far from a key the kernel underflows to 0, and "
-            "its logarithm is -inf.",
+            "You take the logarithm of the kernel. Far enough from a key the kernel underflows to "
+            "0, and its logarithm is -inf.",
             "Which part of the formula can you use without `exp` and `log`?",
         ),
         mistake("query_term_only", _dots(-0.5, 0)).says(

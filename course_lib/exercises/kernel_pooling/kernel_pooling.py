@@ -44,27 +44,27 @@ def _probes(rng) -> list[Probe]:
     met["queries"].data[:], met["keys"].data[:] = [[1.0], [0.5]], [[0.0], [1.0], [3.0]]
     return [
         case("worked", **worked).says(
-            "Kernels of 1, 1/2 and 1/4 give weights of 4/7, 2/7 and 1/7."
+            "Kernels of 1, 1/2 and 1/4, for example, must give weights of 4/7, 2/7 and 1/7."
         ),
         case("general", **problem(3, 5, 4, 2, 0.8, strided=True)).says("Every size must work."),
         case("tensor", **problem(5, 3, 2, 4, tensor(np.array(1.3)))).says(
             "The bandwidth may be a tensor."
         ),
         edge("far_query", **far).says(
-            "A query far from every key still gets weights that sum to 1: its nearest keys count, "
+            "A query far from every key must get weights that sum to 1: its nearest keys count, "
             "even though every exp underflows to 0."
         ),
         edge("flat_values", args=flat | {"bandwidth": 1.0}, raises="ValueError").says(
             "Values with only one axis must raise a ValueError."
         ),
         edge("float32", **problem(3, 4, 2, 5, 0.9), **FLOAT32).says(
-            "Float32 inputs give float32 outputs and weights."
+            "Float32 inputs must give float32 outputs and weights."
         ),
         case("gradient", **free, grad_outputs=normal(rng, 2, 3)).says(
             "The outputs must be differentiable in queries, keys and values."
         ),
         case("gradient_on_a_key", **met, grad_outputs=normal(rng, 2, 2)).says(
-            "Where a query equals a key, the gradient is finite."
+            "Where a query equals a key, the gradient must be finite."
         ),
     ]
 
@@ -129,9 +129,9 @@ EXERCISE = Exercise(
                 for more in (1e-6, 1e-8, 1e-9, 1e-10, 1e-12)
             ),
         ).says(
-            "You divide exponentials by their sum. All of them underflow to 0 for a query far from "
-            "all keys or, if you subtract one maximum from all scores, much farther than others. "
-            "If a small number is added to the sum, the weights come out too small instead.",
+            "You divide exponentials by their sum. For a query far enough from all keys (or, if "
+            "you subtract one maximum from all scores, much farther than others) they underflow to "
+            "0. If a small number is added to the sum, the weights come out too small instead.",
             "Which function divides exponentials by their sum without underflow?",
         ),
     ),

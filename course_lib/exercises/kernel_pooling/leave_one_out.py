@@ -30,24 +30,24 @@ def _probes(rng) -> list[Probe]:
     learned = _problem(rng, 6, tensor(np.array(1.3), requires_grad=True))
     return [
         case("worked", inputs=[-1.0, 0.0, 1.0], targets=[10.0, 99.0, 40.0], bandwidth=1).says(
-            "A prediction is the kernel average of the other targets; a point's own target does "
+            "A prediction is the kernel average of the other targets; a point's own target must "
             "not count."
         ),
         case("general", **problem(7, 1.2)).says(
             "The prediction at i must be the kernel average of all targets except the one at i."
         ),
         edge("alone", **_problem(rng, 1, 1.0, requires_grad=True), **alone).says(
-            "A point with no other is predicted as 0, and its gradients are 0."
+            "A point with no other must be predicted as 0, and its gradients must be 0."
         ),
         edge("twins", inputs=[0.0, 1.0, 2.5, 1.0, 1.75, 2.5], targets=twins, bandwidth=1.0).says(
-            "Of two points with the same input, only the point itself is left out. Its twin "
+            "Of two points with the same input, only the point itself must be left out. Its twin "
             "counts, and so does a point with the same target."
         ),
         edge("far_from_the_others", **far).says(
-            "A point five bandwidths away from its neighbors is still predicted by them."
+            "A point five bandwidths away from its neighbors must still be predicted by them."
         ),
         edge("float32", **far, **FLOAT32).says(
-            "In float32, too, a point far from the others is predicted by them."
+            "In float32, too, a point far from the others must be predicted by them."
         ),
         case("gradient", **free, grad_outputs=normal(rng, 5)).says(
             "The predictions must be differentiable in inputs and targets."

@@ -34,17 +34,17 @@ def _probes(rng) -> list[Probe]:
             "Any number of queries, keys and features must work."
         ),
         edge("float32", **drawn(3, 4, 2), dtype="float32").says(
-            "Float32 queries and keys give float32 distances."
+            "Float32 queries and keys must give float32 distances."
         ),
         # At distance 1, roots and means change nothing, so only the shape matters.
         edge("one_pair", **_pair([[place]], [[place + 1]])).says(
-            "One query and one key give a result of shape (1, 1)."
+            "One query and one key must give a result of shape (1, 1)."
         ),
         case("gradient", **free, grad_outputs=normal(rng, 2, 4)).says(
             "The gradient of a squared distance with respect to the query is twice the difference."
         ),
         case("gradient_at_zero", **met, grad_outputs=normal(rng, 2, 3)).says(
-            "Where a query equals a key the gradient is 0, not NaN."
+            "Where a query equals a key the gradient must be 0, not NaN."
         ),
     ]
     # `F.pairwise_distance` adds 1e-6 to every difference, which is accepted.

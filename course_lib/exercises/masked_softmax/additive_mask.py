@@ -16,18 +16,18 @@ def _additive_mask_probes(rng) -> list[Probe]:
         return case(name, args={"mask": mask, "dtype": Dtype(dtype)}, **options)
 
     return [
-        probe("small", small, "float64").says("Kept keys get 0, dropped keys get -inf."),
+        probe("small", small, "float64").says("Kept keys must get 0, dropped keys -inf."),
         probe("four_axes", tensor(rng.random((2, 2, 3, 4)) < 0.5, strided=True), "float64").says(
             "A mask may have any shape and need not be contiguous."
         ),
         probe("worked_number", [True, False], "float16", part="edges").says(
-            "In float16 dropped keys get -inf too; the number -1e9 does not exist there."
+            "In float16 dropped keys must get -inf too; the number -1e9 does not exist there."
         ),
         probe(
             "another_device", small, "float64", part="edges", scenario="after_another_device"
         ).says(
-            "A mask on a GPU must work. A tensor made without `device=` is on the CPU, and it "
-            "cannot be combined with one on a GPU."
+            "A mask on a GPU must work. A tensor made without `device=` is usually on the CPU, "
+            "and most operations cannot combine it with one on a GPU."
         ),
     ]
 
@@ -41,7 +41,7 @@ EXERCISE = Exercise(
     probes=_additive_mask_probes,
     mistakes=(
         mistake("infinity_times_zero", lambda mask, dtype: (1 - mask.to(dtype)) * -math.inf).says(
-            "Your result is NaN where a key is kept: 0 * inf is not 0.",
+            "Your result is NaN where a key is kept: 0 * inf is NaN, not 0.",
             "Which function chooses between two values without multiplying?",
         ),
         mistake(
@@ -49,7 +49,7 @@ EXERCISE = Exercise(
             lambda mask, dtype: torch.zeros_like(mask, dtype=dtype).masked_fill(mask, -math.inf),
         ).says(
             "The mask is inverted: it has -inf where a key is kept.",
-            "`masked_fill` fills where its mask is True. What does True mean here?",
+            "What does True in `mask` mean, and where does your code put -inf?",
         ),
         mistake(
             "finite_fill",
@@ -58,7 +58,7 @@ EXERCISE = Exercise(
         ).says(
             "A dropped key gets a finite number, such as -1e9, instead of -inf. A large "
             "enough score makes up for it.",
-            "Which value is smaller than every score, and does a later step replace it?",
+            "Which value is below every finite score, and does a later step replace it?",
         ),
     ),
     hints=(

@@ -12,14 +12,14 @@ from course_lib.exercises._builders import case, edge, mistake
 def _causal_mask_probes(rng) -> list[Probe]:
     return [
         case("square", num_queries=3).says(
-            "Query i sees keys 0 to i: itself and what came before."
+            "In a square mask, query i sees keys 0 to i: itself and what came before."
         ),
         case("worked_number", num_queries=2, num_keys=3).says(
             "With more keys than queries the last query is aligned with the last key, so every "
             "query also sees the earlier keys."
         ),
         edge("more_queries", num_queries=4, by_name={"num_keys": 2}).says(
-            "With more queries than keys the first queries see nothing at all."
+            "With more queries than keys the first n - m queries see nothing at all."
         ),
         edge("one_query", num_queries=1, by_name={"num_keys": 5}).says(
             "A single query, as in decoding, is the last one: it sees every key."
@@ -61,7 +61,7 @@ EXERCISE = Exercise(
     probes=_causal_mask_probes,
     mistakes=(
         mistake("top_left_aligned", _of_ones(lambda ones, _: ones.tril())).says(
-            "Your mask is correct only if n = m. Otherwise it aligns the first query with the "
+            "Your mask is correct if n = m. Otherwise it aligns the first query with the "
             "first key, but the last query must be aligned with the last key.",
             "When decoding one token at a time (n = 1), which keys must the newest token see?",
         ),
@@ -70,7 +70,7 @@ EXERCISE = Exercise(
             _of_ones(lambda ones, _: ones.triu()),
             twins=(_of_ones(lambda ones, more: ones.triu(more)),),
         ).says(
-            "Your mask is upper triangular: every query sees the future and not the past.",
+            "Your mask is upper triangular: it allows later keys instead of earlier ones.",
             "Rows are queries: which keys may the first row see?",
         ),
         mistake("true_means_drop", _of_ones(lambda ones, more: ones.triu(more + 1))).says(

@@ -17,7 +17,7 @@ def _length_mask_probes(rng) -> list[Probe]:
             "Key j of an item is real exactly if j is smaller than its length."
         ),
         case("worked_number_per_query", valid_lens=[[1, 3]], max_len=3).says(
-            "One item with two queries gives a mask (1, 2, max_len): the axis of size 1 stays."
+            "One item with two queries must give a mask (1, 2, max_len), with the axis of size 1."
         ),
         case("one_per_query", valid_lens=per_query, max_len=7).says(
             "Lengths of shape (batch, num_queries) give one row of the mask for each query."
@@ -26,14 +26,14 @@ def _length_mask_probes(rng) -> list[Probe]:
             "Lengths may be int32 or int64 and need not be contiguous."
         ),
         edge("another_device", valid_lens=[6, 6], max_len=6, scenario="after_another_device").says(
-            "Lengths on a GPU must work. A tensor made without `device=` is on the CPU, and it "
-            "cannot be compared with one on a GPU."
+            "Lengths on a GPU must work. A tensor made without `device=` is usually on the CPU, "
+            "and most operations cannot combine it with one on a GPU."
         ),
         edge("length_full", valid_lens=[[4, 4], [4, 4], [4, 4]], max_len=4).says(
             "A length of `max_len` means that every key is real."
         ),
         edge("hundreds_of_keys", valid_lens=[700, 3, 300], max_len=700).says(
-            "Lengths in the hundreds work like any others."
+            "Lengths in the hundreds must work like any others."
         ),
     ]
 
@@ -56,7 +56,7 @@ EXERCISE = Exercise(
     probes=_length_mask_probes,
     mistakes=(
         mistake("one_too_many", _compared(lambda at, lens: at <= lens)).says(
-            "Your mask keeps one key too many. With `<=`, a length of 2 keeps keys 0, 1 and 2.",
+            "For lengths below `max_len` you keep one key too many: keys 0, 1 and 2 for length 2.",
             "Which key is the last real one in an item of length 2?",
         ),
         mistake("inverted", _compared(lambda at, lens: at >= lens)).says(
@@ -75,14 +75,14 @@ EXERCISE = Exercise(
             lambda lens, m: torch.arange(m, device=lens.device) < lens.reshape(-1, 1),
         ).says(
             "You join the axes of items and queries: the mask is (batch * num_queries, max_len).",
-            "Which step joins the two axes, and where are they separated again?",
+            "Which step joins the two axes, and which shape must the mask have?",
         ),
         mistake(
             "only_one_length_per_item",
             _compared(lambda at, lens: at < lens[..., 0][:, None]),
             fails=True,
         ).says(
-            "One length per item works; lengths of shape (batch, num_queries) do not.",
+            "One length per item works, but not every shape (batch, num_queries) of lengths does.",
             "Where must the new axis go so that keys come last, whatever the number of axes?",
         ),
     ),

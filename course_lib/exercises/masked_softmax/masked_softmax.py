@@ -39,10 +39,10 @@ def _probes(rng) -> list[Probe]:
     allowed = [[True, True, False], [False, True, True], [True, False, True]]
     return [
         case("worked_number", **_problem(_BY_HAND, [2])).says(
-            "Keys beyond an item's length get weight 0; the others sum to 1."
+            "Keys beyond an item's length must get weight 0; the others must sum to 1."
         ),
         case("no_mask", **scored(2, 3, 5)).says(
-            "Without lengths or a mask it is a plain softmax over the keys."
+            "Without lengths or a mask, the result is a plain softmax over the keys."
         ),
         case("lengths_per_query", **scored(3, 3, 4, lens=np.stack(square))).says(
             "Lengths of shape (batch, num_queries) belong to queries, even if batch = num_queries."
@@ -70,14 +70,14 @@ def _probes(rng) -> list[Probe]:
             "Float32 scores must give float32 weights, with and without an empty row."
         ),
         edge("between_other_calls", **scored(2, 3, 4, lens=[2, 3], mask=~late), **BETWEEN)
-        .says("Each call is independent: other calls with the same shapes change nothing."),
+        .says("Each call is independent: other calls with the same shapes must change nothing."),
         edge("empty_row", **scored(2, 3, mask=_EMPTY)).says(
-            "A query that may attend to nothing gets weights 0."
+            "A query that may attend to nothing must get weights 0."
         ),
         edge("empty_by_both", **scored(1, 2, 3, lens=[1], mask=[[False, True, True], [True] * 3]))
-        .says("A query left without keys by lengths and mask together gets weights of 0."),
+        .says("A query left without keys by lengths and mask together must get weights of 0."),
         edge("every_length_zero", **scored(2, 2, 3, lens=[0, 0])).says(
-            "If all lengths are 0, no key is left and every weight is 0."
+            "If all lengths are 0, no key is left and every weight must be 0."
         ),
         edge("very_negative_scores", **_problem([[[-2e15, -2e15, -2e15]]], [1])).says(
             "Scores may themselves be very negative: a key filled with -1e9 or -1e12 must not win."
@@ -86,16 +86,16 @@ def _probes(rng) -> list[Probe]:
             "Large scores must not overflow."
         ),
         edge("huge_forbidden_scores", **_problem(huge, None, allowed)).says(
-            "A forbidden score may be any number, 1e4 or 1e30: the allowed keys share the weight "
-            "as if it were not there."
+            "A forbidden score may be any number, 1e4 or 1e30: the allowed keys must share the "
+            "weight as if it were not there."
         ),
         case("gradient", **scored(2, 3, 4, lens=[2, 3], requires_grad=True),
              grad_outputs=rng.normal(0, 1, (2, 3, 4))).says(
-            "The scores have the gradient of the formula, which is 0 for dropped keys."
+            "The scores must have the gradient of the formula, which is 0 for dropped keys."
         ),
         case("gradient_with_empty_row", **scored(2, 3, mask=_EMPTY, requires_grad=True),
              grad_outputs=rng.normal(0, 1, (2, 3))).says(
-            "An empty row has gradient 0, and the other gradients stay finite."
+            "An empty row must have gradient 0, and the other gradients must stay finite."
         ),
     ]  # fmt: skip
 

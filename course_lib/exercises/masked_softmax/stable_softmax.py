@@ -19,13 +19,13 @@ def _probes(rng) -> list[Probe]:
             "The weights of a row are proportional to exp(score) and sum to 1."
         ),
         case("first_axis", scores=normal(4, 3), by_name={"axis": 0}).says(
-            "With `axis=0` the sums over the first axis are 1."
+            "With `axis=0` the sums over the first axis must be 1."
         ),
         case("middle_axis", scores=normal(2, 5, 3, strided=True), by_name={"axis": 1}).says(
-            "With `axis=1` the sums over the middle axis of a 3-D array are 1."
+            "With `axis=1` the sums over the middle axis of a 3-D array must be 1."
         ),
         case("float32", scores=array(rng.normal(0, 1.3, (3, 4)).astype(np.float32))).says(
-            "Float32 scores give float32 weights."
+            "Float32 scores must give float32 weights."
         ),
         edge("one_far_above", scores=array([[0.0, 2000.0]])).says(
             "One score far above the others of its row must not overflow either: subtract the "
@@ -76,7 +76,7 @@ def _does_not_sum_to_one(probe, outputs) -> str | None:
     if np.isnan(sums).any() or np.allclose(sums, 1.0, atol=1e-4):
         return None
     first = sums[np.argmax(np.abs(sums - 1.0))]
-    return f"Your weights sum to {first:.3f} along axis {axis} where they must sum to 1."
+    return f"Your weights sum to {first:.5g} along axis {axis} where they must sum to 1."
 
 
 EXERCISE = Exercise(
@@ -87,12 +87,12 @@ EXERCISE = Exercise(
     probes=_probes,
     mistakes=(
         mistake("no_maximum_subtracted", _over_its_sum).says(
-            "The formula is right, but exp overflows for large scores and the result is NaN "
-            "(or 0 / 0 for very negative ones).",
+            "The formula is right, but for large scores exp overflows and inf / inf is NaN. For "
+            "very negative ones all of it can underflow, and 0 / 0 is NaN, too.",
             "Which number can you subtract from every score of a row without changing its weights?",
         ),
         mistake("axis_ignored", _last_axis, twins=(_sums_over_the_last_axis,)).says(
-            "Your result is correct for the last axis, but a step ignores the argument `axis`.",
+            "A step ignores the argument `axis` and takes the last axis whatever `axis` is.",
             "Where does your code use `axis`?",
         ),
         mistake(
@@ -107,8 +107,8 @@ EXERCISE = Exercise(
             _minus(np.mean),
             twins=tuple(map(_minus, (_first, np.min, lambda s, **over: np.abs(s).max(**over)))),
         ).says(
-            "From each row you subtract a number other than its maximum, so exp still overflows or "
-            "all exponentials of a row underflow.",
+            "From each row you subtract a number that need not be its maximum, so exp can still "
+            "overflow, or all exponentials of a row can underflow.",
             "Which number, subtracted from a row, makes its largest exponent exactly 0?",
         ),
         mistake(
@@ -116,12 +116,12 @@ EXERCISE = Exercise(
             _clipped(700),
             twins=tuple(map(_clipped, (20, 30, 50, 60, 80, 88, 100, 500, 709))),
         ).says(
-            "You clip the scores, so large scores that differ get the same weight.",
+            "You clip the scores, so large scores that differ can get the same weight.",
             "Which number can you subtract from every score of a row without changing its weights?",
         ),
     ),
     properties=(
-        Property("does_not_sum_to_one", _does_not_sum_to_one, "Which axis does the sum run over?"),
+        Property("does_not_sum_to_one", _does_not_sum_to_one, "What exactly do you divide by?"),
     ),
     shares={"values": 0.4, "edges": 0.5, "hygiene": 0.1},
     hints=(

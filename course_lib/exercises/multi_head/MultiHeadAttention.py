@@ -89,8 +89,8 @@ def _values(rng, probe) -> list[Probe]:
               (1, 2, 2, 2, 2),
               inputs={"queries": np.zeros((1, 2, 4)), "keys": rows, "values": rows},
               state=_passing_through(rng, 4)),
-        probe("one_key", "A single key has weight 1 in every head: each output is its value.",
-              (3, 5, 1, 2, 2), state=_passing_through(rng, 4)),
+        probe("one_key", "A single key has weight 1: with W_v and W_o set to identities, each "
+              "output is its value.", (3, 5, 1, 2, 2), state=_passing_through(rng, 4)),
         probe("cross", _SAYS_OUTPUT, size),
         probe("blocks", "With W_v and W_o set to identities, head i must fill the i-th block of "
               "features with averages of the i-th block of the values.", (4, 3, 5, 2, 3),
@@ -134,7 +134,7 @@ def _edges(rng, probe) -> list[Probe]:
         edge("lengths_zero", "If no item has a real key, all weights are 0 and the outputs are "
                              "`W_o` of zeros: its bias, if it has one.",
              cross, valid_lens=np.array([0, 0]), construct={"bias": True}),
-        edge("float32", "Float32 inputs and weights give float32 outputs.", cross,
+        edge("float32", "Float32 inputs and weights must give float32 outputs.", cross,
              valid_lens=np.array([2, 3]), dtype="float32", tolerance=1e-4),
         edge("large_scores", "Large scores must not overflow.", cross,
              inputs={"queries": 1000 * rng.normal(0, 1.3, (2, 3, 4)),
@@ -144,7 +144,7 @@ def _edges(rng, probe) -> list[Probe]:
              mask=_some_of(rng, 2, 3, 4) | (np.arange(4) == 0), scenario="after_another_call"),
         edge("after_a_call_with_lengths", INDEPENDENT, (1, 2, 3, 1, 2),
              scenario="after_a_call_with_lengths"),
-        edge("dropout_in_eval_mode", "In eval mode nothing is dropped, whatever `dropout` is.",
+        edge("dropout_in_eval_mode", "In eval mode nothing may be dropped, whatever `dropout` is.",
              cross, construct={"dropout": 0.5}),
         edge("no_dropout_in_train_mode", "With `dropout=0`, train mode must give the outputs and "
                                          "weights of eval mode, including masks and items without "
@@ -212,8 +212,8 @@ _OWN = (
     ),
     Row("item_mask_read_as_head_mask", {"own": Softmax.own}, fails=True).says(
         "A mask (batch, n, m) meets scores (batch, num_heads, n, m), so its batch axis is aligned "
-        "with the heads. That raises an error, or, with as many items as heads, gives head i "
-        "the mask of item i.",
+        "with the heads. Depending on the sizes, that can raise an error or give head i the mask "
+        "of item i.",
         "Which axis is missing from (batch, n, m)?",
     ),
     Row(

@@ -111,7 +111,7 @@ EXERCISE = Exercise(
         ),
         mistake("changed_to_nan", _causality(_nan_from_t_on)).says(
             "You put NaN in place of the later positions. 0 times NaN is NaN, so even a causal "
-            "attention fails your test.",
+            "attention can fail your test.",
             "With which numbers does 0 * x stay 0?",
         ),
         *student_tests.mistakes_of_comparisons(lambda agree: _causality(_from_t_on, agree=agree)),

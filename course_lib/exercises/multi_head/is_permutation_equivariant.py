@@ -80,12 +80,12 @@ EXERCISE = Exercise(
         ),
         mistake("only_reversed", _equivariance(_flip)).says(
             "You only reverse the positions. A function that depends on the distance between "
-            "positions passes your test, although it is not equivariant.",
+            "positions can pass your test, although it is not equivariant.",
             "Which permutation changes distances?",
         ),
         mistake("identity_permutation", lambda fn, x: same(fn(x), fn(x))).says(
-            "Your test accepts nearly every function: your permutation moves no position, or it "
-            "moves the items of the batch instead, or you compare what is always equal.",
+            "Your test accepts nearly every function. Perhaps your permutation moves no position, "
+            "or moves the items of the batch instead, or you compare what is always equal.",
             "Which axis of (batch, num_positions, d) holds the positions, and do they move?",
         ),
         *student_tests.mistakes_of_comparisons(lambda agree: _equivariance(_mixed, agree=agree)),

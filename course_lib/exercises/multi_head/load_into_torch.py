@@ -128,7 +128,7 @@ EXERCISE = Exercise(
         mistake(
             "another_order", _loader("kqv"), twins=tuple(map(_loader, ("qvk", "kvq", "vqk", "vkq")))
         ).says(
-            "`in_proj_weight` holds W_q above W_k above W_v; yours are stacked in another order.",
+            "`in_proj_weight` must hold W_q above W_k above W_v; yours are in another order.",
             "In which order does torch cut `in_proj_weight` into three?",
         ),
         mistake("output_forgotten", _loader(out=False), twins=(_loader(out_bias=False),)).says(
@@ -138,11 +138,11 @@ EXERCISE = Exercise(
         mistake(
             "old_biases_left", _loader(zeros=False), twins=(_loader(zeros="in_proj_bias"),)
         ).says(
-            "Where `mha` has no biases, the reference keeps its old ones.",
+            "Where `mha` has no biases, the reference keeps its old ones, or some of them.",
             "Which parameters does `reference` have that `mha` does not?",
         ),
         mistake("weights_shared", _loader(after=_shared), twins=(_loader(after=_all_shared),)).says(
-            "The two modules share parameters: training one changes the other.",
+            "The two modules share at least one parameter: training one changes the other.",
             "Which of your lines assigns a parameter of `mha` instead of copying its numbers?",
         ),
         mistake(

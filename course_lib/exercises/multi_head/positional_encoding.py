@@ -66,7 +66,7 @@ EXERCISE = Exercise(
     probes=_encoding_probes,
     mistakes=(
         mistake("in_halves", _halves_of).says(
-            "Your sines fill the first half and your cosines the second; here they alternate.",
+            "Your sines fill the first half and your cosines the second. They must alternate.",
             "Which columns does `encoding[:, 0::2]` name?",
         ),
         mistake(
@@ -94,7 +94,7 @@ EXERCISE = Exercise(
             "What are the exponents of columns 0 and 1?",
         ),
         mistake("odd_size_fails", _for_even_sizes, fails=True).says(
-            "Your code fails at an odd `embed_dim` such as 3, with one more sine than cosines.",
+            "Your code fails for an odd `embed_dim` such as 3, with one more sine than cosines.",
             "Of five columns, how many are in `encoding[:, 1::2]`?",
         ),
     ),

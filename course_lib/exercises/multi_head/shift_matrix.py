@@ -21,8 +21,8 @@ def _probes(rng) -> list[Probe]:
     return [
         case("worked_number", offset=1, embed_dim=2).says(_SHIFTS),
         case("further", offset=int(rng.integers(3, 9)), embed_dim=8).says(_SHIFTS),
-        edge("back", offset=back, embed_dim=2).says("A negative offset goes back."),
-        edge("not_at_all", offset=0, embed_dim=4).says("An offset of 0 changes nothing."),
+        edge("back", offset=back, embed_dim=2).says("A negative offset must go back."),
+        edge("not_at_all", offset=0, embed_dim=4).says("An offset of 0 must change nothing."),
         edge("far", offset=1200, embed_dim=4, tolerance=5e-3).says("Any offset must work."),
     ]
 
@@ -34,7 +34,7 @@ def _arrives(probe, outputs) -> str | None:
     for p in range(start, start + 4):
         found, expected = outputs.data @ table[p], table[p + offset]
         if not np.allclose(found, expected, atol=1e-2):
-            where = int(np.argmax(np.abs(found - expected) > 1e-2))
+            where = int(np.argmax(~(np.abs(found - expected) <= 1e-2)))
             return (
                 f"{_SHIFTS} For position {p}, yours gives {found[where]:.2f} in column {where}, "
                 f"and the encoding of position {p + offset} has {expected[where]:.2f} there."
@@ -79,7 +79,7 @@ EXERCISE = Exercise(
         ),
         mistake("forward_only", _turns(steps=lambda offset: max(offset, 0))).says(
             "For an offset below 0, your matrix is the identity.",
-            "How often does a loop over `range(offset)` run if the offset is below 0?",
+            "Which step treats an offset below 0 as 0, such as a loop over `range(offset)`?",
         ),
         mistake("in_halves", _in_halves).says(
             "Your matrix is correct for encodings with all sines in the first half and all cosines "

@@ -65,7 +65,7 @@ EXERCISE = Exercise(
         ).says(
             "The shape is right, the numbers are not: reshaping straight to "
             "(batch, num_heads, num_positions, head_dim) reads along the positions, so a head "
-            "gets whole positions instead of a block of features.",
+            "gets numbers of some positions instead of a block of features of every position.",
             "Which axis can you split in two without moving a number, and which axes must you "
             "then swap?",
         ),

@@ -23,7 +23,7 @@ from course_lib.exercises.scaled_dot_product._problems import (
 from course_lib.exercises.scaled_dot_product.scaled_dot_product_attention import RETURNS, worked
 from course_lib.reference import scaled_dot_product as oracle
 
-_EVAL = "In eval mode nothing is dropped, whatever `dropout` is."
+_EVAL = "In eval mode nothing may be dropped, whatever `dropout` is."
 _GRADIENT = "The gradients of queries, keys and values must match the formula."
 
 
@@ -56,7 +56,7 @@ def _values(rng) -> list[Probe]:
             "that."
         ),
         case("train_as_made", **problem((2,), 3, 5, 4, 6, [3, 4], per_item), **default).says(
-            "`dropout` is 0 by default; train mode is then the same as eval mode, also with "
+            "`dropout` is 0 by default; train mode must then equal eval mode, also with "
             "lengths and a mask."
         ),
     ]

@@ -38,11 +38,11 @@ def _probes(rng) -> list[Probe]:
     return [
         case("worked", args=worked).says(_FORMULA),
         case("balanced", args=worked | {"values": [[-1.0], [1.0]]}).says(_FORMULA),
-        case("one_feature", **_problem(rng, 2, 3, 1, 4)).says("One feature is enough."),
+        case("one_feature", **_problem(rng, 2, 3, 1, 4)).says("One feature must work."),
         case("random", **_problem(rng, 2, 3, 5, 4)).says(_FORMULA),
         case("wide", **_problem(rng, 4, 3, 7, 2, strided=True)).says("It must hold for any sizes."),
         edge("one_key", **_problem(rng, 3, 1, 2, 4)).says(
-            "With a single key, the weight is 1 and only the value gets a gradient."
+            "With a single key, the weight is 1 and queries and keys have gradient 0."
         ),
         edge("large_scores", args=large).says("Large scores must not overflow."),
     ]
@@ -87,8 +87,8 @@ EXERCISE = Exercise(
     ),
     mistakes=(
         mistake("row_sum_forgotten", _backward(lambda w, grad: w * grad)).says(
-            "The row sum is missing: dS = W * dW forgets that raising one weight lowers the others "
-            "of its row.",
+            "The row sum is missing: dS = W * dW forgets that raising one score lowers the other "
+            "weights of its row.",
             "What must the gradient of the scores of a row sum to?",
         ),
         mistake(

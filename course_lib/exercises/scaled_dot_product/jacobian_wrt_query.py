@@ -23,10 +23,10 @@ def _probes(rng) -> list[Probe]:
         ),
         case("wide", query=normal(7), keys=normal(4, 7, strided=True)).says(formula),
         edge("one_feature", query=[0.0], keys=[[1.0], [3.0]]).says(
-            "With one feature, the Jacobian is a matrix of shape (1, 1)."
+            "With one feature, the Jacobian must be a matrix of shape (1, 1)."
         ),
         edge("saturated", query=[900.0, 0.0], keys=[[1.0, 2.0], [9.0, -1.0], [3.0, 0.5]]).says(
-            "Where one key has all the weight, the Jacobian is 0 and nothing overflows."
+            "Where one key has all the weight, the Jacobian must be 0 and nothing may overflow."
         ),
     ]
 
@@ -66,7 +66,7 @@ EXERCISE = Exercise(
             "The query enters through q . k / sqrt(d). What factor does the chain rule leave?",
         ),
         mistake("second_moment", _covariance(centred=False)).says(
-            "You forgot to subtract the mean: this is the second moment of the keys, not their "
+            "You do not subtract the mean: this is the second moment of the keys, not their "
             "covariance.",
             "A covariance measures how far the keys lie from which point?",
         ),

@@ -93,7 +93,7 @@ def _edges(rng) -> list[Probe]:
             "Float32 queries, keys and values must work and give float32."
         ),
         edge("between_other_calls", **problem((2,), 3, 4, 5, 2, [3, 1]), **BETWEEN).says(
-            "Each call is independent: other calls with the same shapes change nothing."
+            "Each call is independent: other calls with the same shapes must change nothing."
         ),
     ]
 
@@ -106,7 +106,7 @@ def _gradients(rng) -> list[Probe]:
             "gradient", **problem((1,), 2, 3, 2, 2, [2]), grad_outputs=rng.normal(size=(1, 2, 2))
         ).says("The gradients of queries, keys and values must match the formula."),
         case("gradient_with_empty_row", **empty, grad_outputs=rng.normal(size=(2, 1))).says(
-            "A query without keys gets gradient 0 and must not turn the others into NaN."
+            "A query without keys must get gradient 0 and not turn the others into NaN."
         ),
     ]
 

@@ -29,8 +29,8 @@ def _near(probe, expected, recorded) -> Problem | None:
         return Cause(
             "not_an_estimate",
             f"Your result is exactly the theoretical value, {found:g}. An estimate from "
-            f"{probe.args['num_samples']} random pairs differs from it.",
-            "Which of your lines draws the pairs?",
+            f"{probe.args['num_samples']} random pairs hardly ever equals it.",
+            "Do you draw the pairs and measure their variance?",
         )
     if abs(found - expected) <= DEVIATIONS * _one_deviation(probe) * expected:
         return None
@@ -49,8 +49,8 @@ def _scatter(probe, expected, recorded) -> Problem | None:
     if ratio < 1e-6:
         return Cause(
             "same_for_every_seed",
-            "Your result is the same for every seed of the generator, so it is not estimated from "
-            "draws.",
+            "Your result is the same for 60 seeds of the generator, so it does not depend on draws "
+            "from `generator`.",
             "Which generator do your random numbers come from?",
         )
     return Problem(
@@ -66,9 +66,9 @@ def _equal(probe, expected, recorded) -> Problem | None:
         return None
     return Cause(
         "not_from_the_generator",
-        "Two calls with equally seeded generators give different results, so some numbers do not "
-        "come from `generator`.",
-        "Which of your random draws does not use `generator`?",
+        "Two calls with equally seeded generators give different results, but the result must "
+        "depend on nothing but the arguments and draws from `generator`.",
+        "Do all of your random draws use `generator`, and does anything remain from other calls?",
     )
 
 
@@ -149,11 +149,11 @@ EXERCISE = Exercise(
             "What is the standard deviation of a sum of d terms of variance 1?",
         ),
         mistake("divided_by_d", _estimate(power=1.0)).says(
-            "You divide the products by d, so the variance falls to 1/d.",
+            "You scale by dividing the products by d, so the variance falls to 1/d.",
             "What does a factor c do to a variance, and which c brings d down to 1?",
         ),
         mistake("variance_by_root", _variance_by_root).says(
-            "You divide the variance by the root of d, but each product must be divided by it.",
+            "You divide the variance by sqrt(d) to scale it, but each product must be divided.",
             "What does a factor before the sum do to a variance?",
         ),
         mistake("one_side_shared", _shared(0), twins=(_shared(1),)).says(

@@ -34,7 +34,7 @@ def _probes(rng) -> list[Probe]:
             "If several weights in a row are the largest, the first counts."
         ),
         edge("one_of_each", **_map(rng, 1, 1, 1, 1)).says(
-            "An item, a head and a query keep their axes, even if there is only one of each."
+            "An item, a head and a query must keep their axes, even if there is only one of each."
         ),
         edge("with_gradients", **_map(rng, 4, 3, requires_grad=True)).says(
             "Weights that require gradients, as they do during training, must work."
@@ -69,9 +69,9 @@ EXERCISE = Exercise(
             "What else does `max` along an axis return, besides the largest numbers?",
         ),
         mistake("last_of_ties", _last_of_ties).says(
-            "Where two weights tie for the largest, you do not return the first, as the exercise "
-            "asks.",
-            "If two weights tie, which step of your code decides between them?",
+            "Where several weights tie for the largest, you return a later one. The exercise asks "
+            "for the first.",
+            "If weights tie, which step of your code decides between them?",
         ),
     ),
     hints=(

@@ -277,8 +277,8 @@ SHARED = (
         "Where does `valid_lens` enter your computation?",
     ),
     Row("lengths_of_the_queries", {"real": rows_within}, twins=({"real": rows_if_as_many},)).says(
-        "You apply the lengths to the queries, the rows of the scores, instead of the keys.",
-        "Which positions does `valid_lens` count: queries or keys?",
+        "You apply the lengths to the queries, the rows of the scores. They count an item's keys.",
+        "What does each number in `valid_lens` count: queries or keys, and of which item?",
     ),
     Row("bool_mask_ignored", {"own": unread}).says(
         "Your code ignores the bool mask: `mask` changes nothing.",

@@ -48,7 +48,7 @@ def _values(rng) -> list[Probe]:
     by_query = [[1, 4, 2], [3, 5, 2]]
     return [
         case("worked_number", **problem(1, 1, 2, 2, 1, 1, 2) | equal_keys).says(  # pyright: ignore[reportArgumentType] - a row has no `args`
-            "Equal keys get equal weights: values of 10 and 20 give 15."
+            "Equal keys must get equal weights: values of 10 and 20 give 15."
         ),
         case("lengths_per_query", **problem(2, 3, 5, 6, 7, 9, 8, by_query)).says(
             "Lengths of shape (batch, num_queries) give every query its own length."
@@ -71,8 +71,8 @@ def _values(rng) -> list[Probe]:
             "In eval mode dropout must do nothing."
         ),
         case("dropout_in_train", **wide, training=True, compare="dropout_on_weights").says(  # pyright: ignore[reportArgumentType] - a row has no `args`
-            "In train mode each weight is dropped with probability p and the others are divided "
-            "by 1 - p; `attention_weights` holds the weights from before that."
+            "In train mode each weight must be dropped with probability p and the others divided "
+            "by 1 - p; `attention_weights` must hold the weights from before that."
         ),
         case(
             "train_without_dropout",

@@ -43,7 +43,7 @@ def _probes(rng) -> list[Probe]:
             "The weights must have the gradient of the Gaussian kernel."
         ),
         edge("far_query", **problem(2, 4, 3, 1.0, away=far), tolerance=1e-4).says(  # pyright: ignore[reportArgumentType] - a shift for each axis
-            "A query far from every key must still have finite scores."
+            "A query far from every key must have finite scores that give the kernel's weights."
         ),
         edge("float32", **problem(3, 4, 2, 1.1), **FLOAT32).says(
             "Float32 queries and keys must give float32 scores."

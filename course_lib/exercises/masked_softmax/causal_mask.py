@@ -29,7 +29,7 @@ def _causal_mask_probes(rng) -> list[Probe]:
         ),
         edge(
             "another_device", num_queries=2, by_name={"num_keys": 3}, scenario="with_a_device"
-        ).says("`device=` is the device of the mask, as in `torch.ones`."),
+        ).says("`device=` must set the device of the mask, as in `torch.ones`."),
     ]
 
 

@@ -63,7 +63,7 @@ EXERCISE = Exercise(
             "a query attend to it?",
         ),
         mistake("stops_at_none", _stops_at_none).says(
-            "Where one mask is None, you leave out others as well. They still count.",
+            "Where one mask is None, you leave out others as well. They must still count.",
             "What does a mask that is None allow?",
         ),
     ),

@@ -151,8 +151,8 @@ def _edges(rng, probe) -> list[Probe]:
                                          "keys.", (3, 3, 4, 2, 2),
              training=True, valid_lens=np.array([2, 3, 0]),
              mask=np.array([[True, False, True, True], [False, False, True, False], [True] * 4])),
-        edge("dropout_in_train_mode", "In train mode each weight is dropped with probability "
-             "`dropout` and the others are divided by 1 - `dropout`.", (2, 60, 10, 2, 13),
+        edge("dropout_in_train_mode", "In train mode each weight must be dropped with probability "
+             "`dropout` and the others divided by 1 - `dropout`.", (2, 60, 10, 2, 13),
              construct={"dropout": 0.3}, training=True, valid_lens=np.array([10, 8]),
              inputs={"queries": rng.normal(0, 1, (2, 60, embed_dim)), "keys": rng.normal(0, 1, (2,
              10, embed_dim)), "values": dropout_values(rng, 2, 10, num_heads=2)},

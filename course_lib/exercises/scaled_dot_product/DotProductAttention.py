@@ -51,8 +51,8 @@ def _values(rng) -> list[Probe]:
         case(
             "dropout_in_train", **wide, **_module(0.2), training=True, seed=int(rng.integers(9999))
         ).says(
-            "In train mode each attention weight is dropped with probability `dropout` and the "
-            "others are divided by 1 - dropout; `attention_weights` holds the weights from before "
+            "In train mode each attention weight must be dropped with probability `dropout` and "
+            "the others divided by 1 - dropout; `attention_weights` must hold the weights from before "
             "that."
         ),
         case("train_as_made", **problem((2,), 3, 5, 4, 6, [3, 4], per_item), **default).says(

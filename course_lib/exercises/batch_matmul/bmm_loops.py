@@ -27,7 +27,7 @@ def _probes(rng) -> list[Probe]:
         edge("one_of_each", a=[[[2.0]], [[3.0]]], b=[[[5.0]], [[7.0]]]).says(both.ONE_OF_EACH),
         edge("float32", **pair(rng, (2, 3, 4), (2, 4, 5)), **FLOAT32).says(both.DTYPE),
         edge("between_other_calls", **pair(rng, (2, 2, 3), (2, 3, 5)), **BETWEEN).says(
-            "Each call must return a new tensor that other calls with the same shapes do not change."
+            "Each call must return a new tensor, unchanged by other calls with the same shapes."
         ),
         case("gradient_one_item", **one_item, grad_outputs=rng.normal(size=(1, 2, 3))).says(
             "A single item of one term must be differentiable too."

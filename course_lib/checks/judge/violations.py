@@ -202,9 +202,9 @@ def _wrong_attribute(probe: Probe, name: str, value: np.ndarray, got: Recorded |
     if got.requires_grad:
         return "attached", Cause(
             "attribute_attached",
-            f"`self.{name}` still carries its graph, which keeps every intermediate result in "
-            "memory.",
-            "What does `.detach()` do?",
+            f"`self.{name}` still carries its graph, which keeps intermediate results of the "
+            "call in memory.",
+            "How do you store the numbers of a tensor without its graph?",
         )
     return "attributes", None
 

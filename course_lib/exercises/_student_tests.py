@@ -50,8 +50,8 @@ def mistakes_of_comparisons(make: Callable[..., Callable]) -> tuple[Mistake, ...
                 lambda a, b: not ((a - b).abs() > 0.1).any(),
             ),
         ).says(
-            "Your comparison lets errors pass: they are small, or they cancel in a sum or a mean, "
-            "or only one sign of them is noticed.",
+            "Your comparison lets some errors pass: they are small, or they cancel in a sum or a "
+            "mean, or only one sign of them is noticed.",
             "How wrong can one output be, in either direction, and still pass?",
         ),
     )
@@ -61,7 +61,7 @@ ANSWERS = tuple(Returned(f"result for object_{i}", "bool") for i in (1, 2))
 _MIXED = "mixed"
 # name: (amount, direction, item, row) of the error, and the description of the object.
 _NUDGES = {
-    "a_hundredth": ((0.01, _MIXED, None, None), "whose outputs are wrong by only 0.01"),
+    "a_hundredth": ((0.01, _MIXED, None, None), "whose outputs are wrong by at most 0.01"),
     "all_larger": ((1.0, "all", None, None), "whose errors all have the same sign"),
     "all_smaller": ((-1.0, "all", None, None), "whose errors all have the same sign"),
     "features_cancel": ((1.0, "cancel", None, None), "whose errors cancel in a mean"),
@@ -70,7 +70,7 @@ _NUDGES = {
     "last_item": ((1.0, _MIXED, -1, None), "that is wrong only in the last item"),
     "first_row": ((1.0, _MIXED, None, 0), "that is wrong only in the first {row}"),
     "last_row": ((1.0, _MIXED, None, -1), "that is wrong only in the {last} {row}"),
-    "one_entry": ((0.01, "first", 0, 0), "in which only one entry is wrong, by 0.01"),
+    "one_entry": ((0.01, "first", 0, 0), "in which only one entry is wrong, by at most 0.01"),
     "turns_nan": ((np.nan, _MIXED, None, None), "whose outputs become NaN"),
 }
 _MISSED = {  # what is wrong with a test that accepts one, or rejects the first
@@ -120,7 +120,7 @@ def judged(probe: Probe, expected, recorded) -> Problem | None:
 
 _WHY_ACCEPTED = "Does any of your calls show it? If so, what does your comparison return there?"
 _WHY_REJECTED = (
-    "What differs between the two calls, and which entries of their results do you compare?",
+    "What differs between the calls that you compare, and which entries of their results?",
     "How far apart may two numbers be if they are equal except for rounding?",
 )
 
@@ -274,7 +274,7 @@ DESCRIBED = {
     "curlew": "a module that gives masked keys the score 0, so that they keep a weight",
     "fulmar": "a module that gives an item the length of another item",
     "jacana": "a module that cuts the sequence into heads instead of the features",
-    "zero_after_softmax": "a module that masks after the softmax, so its rows sum to less than 1",
+    "zero_after_softmax": "a module that sets the weights of masked keys to 0 after the softmax",
     "zeroed_pads": "a module that sets padded keys and values to zero and masks nothing",
     "one_key_more": "a module that keeps one padded key too many",
     "one_key_less": "a module that masks the last real key, too",
@@ -285,7 +285,7 @@ DESCRIBED = {
     "real_average": "a module that returns the average of the real values",
     "first_value": "a module that returns the first value",
     "batch_average": "a module that returns the average of all values of the batch",
-    "reversed_by_order": "a module that reverses its features if the keys are in another order",
+    "reversed_by_order": "a module that reverses its features unless feature 1 of its keys ascends",
     "reversed_by_third": "a module that reverses its output features if feature 1 of the third "
     "key is smaller than that of the first",
     "first_key_special": "a module that prefers its first key, whichever it is",
@@ -314,7 +314,7 @@ DESCRIBED = {
     "last with the first",
     "near_ones_count_more": "a function in which near positions count more",
     "reversed": "a function that reverses the sequence",
-    "scaled_by_position": "a function that multiplies each position by its index",
+    "scaled_by_position": "a function that multiplies each position by its number, counted from 1",
     "one_number_each": "a function that combines each position with the largest number of all",
     "doubled": "`lambda x: 2 * x`",
 }

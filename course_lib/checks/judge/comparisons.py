@@ -121,7 +121,7 @@ def _nearly(expected: np.ndarray, data: np.ndarray) -> Problem | None:
 
 
 _NEARLY = 1e-3  # relative to the largest number; a larger error means another formula
-_WHERE_NAN = "Which step computes 0 / 0, inf / inf, 0 * inf or inf - inf?"
+_WHERE_NAN = "Which step computes 0 / 0, inf - inf, 0 * inf or the like?"
 
 
 FALSE_ALARM = 1e-7  # probability per statistical test below; a probe runs at most six
@@ -213,7 +213,7 @@ _DROPOUT = {
     ),
     "output": Cause(
         "dropout_on_output",
-        "Dropout acts on your outputs; it belongs on the attention weights.",
+        "Dropout acts on your outputs; it must act on the attention weights.",
         "Which tensor should lose entries: the weights, or their product with the values?",
     ),
     "scores": Cause(
@@ -229,18 +229,17 @@ _DROPOUT = {
     ),
     "kept": Cause(
         "dropout_keeps_p",
-        "Your code keeps weights with probability p, but `dropout` is the probability of dropping "
-        "one.",
-        "Which of the two is the argument of `nn.Dropout`?",
+        "The kept weights are divided by `dropout`, which is the probability of dropping a weight.",
+        "With which probability is a weight kept?",
     ),
     "twice": Cause(
         "dropout_twice",
-        "Dropout acts twice: the kept weights are divided by (1 - p) twice.",
-        "On how many tensors do you call dropout?",
+        "The kept weights are divided by 1 - p twice, as if dropout acted twice.",
+        "Which of your steps drop weights, and which rescale them?",
     ),
     "shared": Cause(
         "dropout_shared",
-        "Several weights are dropped together; each should be dropped independently.",
+        "Several weights are dropped together; each must be dropped independently.",
         "What is the shape of the tensor that decides what is dropped?",
     ),
 }

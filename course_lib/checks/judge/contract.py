@@ -184,6 +184,6 @@ def wrong_device(
             return Cause(
                 "device_changed",
                 f"`{contract.name}` is on {got.device}, the inputs are on {', '.join(given)}.",
-                "Which tensor do you make without `device=`?",
+                "Which step makes a tensor without `device=`, or moves one?",
             )
     return None

@@ -60,7 +60,7 @@ def in_any(exercise: Exercise) -> tuple[Mistake, ...]:
             lambda result: result.swapaxes(0, 1),
         )(
             "Your numbers are right, but two axes are exchanged, such as rows and columns.",
-            "What belongs in the rows of the result, and what in its columns?",
+            "Which axis of the result is which, and which step decides their order?",
         ),
         of(
             "anything",
@@ -70,8 +70,7 @@ def in_any(exercise: Exercise) -> tuple[Mistake, ...]:
             lambda result: result.reshape(-1),
         )(
             "Your numbers are right, but neighboring axes are joined into one.",
-            "Which step joins axes (`flatten`, `reshape`, `cat`), and where are they separated "
-            "again?",
+            "Which step joins axes (`flatten`, `reshape`, `cat`), and which axes must stay apart?",
         ),
         of(
             "anything",
@@ -81,9 +80,9 @@ def in_any(exercise: Exercise) -> tuple[Mistake, ...]:
             lambda result: _of_items(result)[:1].expand_as(result),
             lambda result: torch.cat([_of_items(result)[:1], torch.zeros_like(result[1:])]),
         )(
-            "You compute only the first item's result. The other items get none, or zeros, or the "
+            "Only the first item gets its own result. The other items get none, or zeros, or the "
             "same one.",
-            "Which items has your loop seen when it returns?",
+            "Which items of the batch does your code go through before it returns?",
         ),
         of(
             "anything",
@@ -102,7 +101,7 @@ def in_any(exercise: Exercise) -> tuple[Mistake, ...]:
             lambda result: result.squeeze(0),
             lambda result: result.squeeze(-1),
         )(
-            "Your numbers are right, but axes of size 1 are missing.",
+            "Your numbers are right, but at least one axis of size 1 is missing.",
             "Does a step such as `squeeze()` remove more axes than the one you mean?",
         ),
         of("numbers", "negated", lambda result: -result)(
@@ -132,7 +131,8 @@ def in_any(exercise: Exercise) -> tuple[Mistake, ...]:
             lambda result: _of_items(result).flatten(0, -3).sum(0),
             lambda result: _of_items(result).sum(0, keepdim=True).expand_as(result),
         )(
-            "You add up the results of all items of the batch; each item has a result of its own.",
+            "You add up results over leading axes, such as the items of a batch; each must have "
+            "its own.",
             "Which axes are left in your result, and which step removes the others?",
         ),
         of("anything", "list_returned", lambda result: result.tolist())(

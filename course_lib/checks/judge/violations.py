@@ -61,8 +61,8 @@ def find_violations(
     for name in mutated(probe, seen):
         problem = Cause(
             "input_mutated",
-            f"Your function changed its argument `{name}`: after the call, the caller's own copy "
-            "is different.",
+            f"Your code changed its argument `{name}`: after the call, the caller's own copy is "
+            "different.",
             "Which line writes into an existing tensor or array (`x[...] = `, `x -= `, a name "
             "ending in `_`)?",
         )
@@ -107,8 +107,8 @@ def _of_a_call_that_returned(
         yield "training", _MODE_CHANGED
     if seen.settings:
         message = (
-            f"Your code changes {' and '.join(seen.settings[:3])} and does not restore it, so "
-            "all code that runs afterwards is affected."
+            f"Your code changes {' and '.join(seen.settings[:3])} without restoring it, which can "
+            "affect code that runs afterwards."
         )
         hint = "Which line sets it, and does a `with` block do the same for a few lines only?"
         yield "settings", Cause("settings_changed", message, hint)
@@ -116,9 +116,9 @@ def _of_a_call_that_returned(
 
 _RNG_USED = Cause(
     "global_rng_used",
-    "Your code draws from the global random generator, or seeds it, which changes the caller's "
-    "next draws.",
-    "Which line calls `manual_seed`, or draws without a generator of its own?",
+    "Your code draws from a global random generator, or seeds it, which changes the caller's next "
+    "draws.",
+    "Which line sets a seed, or draws without a generator of its own?",
 )
 _MODE_CHANGED = Cause(
     "training_flag_changed",
@@ -195,9 +195,10 @@ def _wrong_attribute(probe: Probe, name: str, value: np.ndarray, got: Recorded |
             "Which axes should it have, and in which order?",
         )
     if not arrays_agree(np.asarray(value), got.data, tolerance_for(probe, got)):
-        says = f"`self.{name}` does not hold the weights after the softmax and before dropout."
+        which = "after the softmax and before dropout"
         if probe.scenario in ("after_another_call", "after_a_call_with_lengths"):
-            says = f"`self.{name}` does not hold the weights of the last call of this module."
+            which = "of this module's last call"
+        says = f"`self.{name}` must hold the weights {which}, but holds other numbers."
         return "attributes", Problem("attribute_values", says)
     if got.requires_grad:
         return "attached", Cause(
@@ -235,8 +236,8 @@ def _wrong_gradient(probe, name, value, got: Recorded | None) -> Problem | None:
     writes_backward = probe.scenario.startswith("apply_function")  # instead of autograd
     if not np.isfinite(got.data).all():
         hint = (
-            "Which step of `backward` computes inf - inf, or the exponential of a score that "
-            "`forward` dropped?"
+            "Which step of `backward` gives a number that is not finite, such as inf - inf or the "
+            "exponential of a large score?"
             if writes_backward
             else "Which step has no finite derivative, such as a square root of 0 or a softmax of "
             "nothing but -inf?"
@@ -260,8 +261,8 @@ def _cut_off(exercise: Exercise, probe: Probe, seen: Observation) -> Problem | N
         if contract.differentiable and not got.requires_grad:
             return Cause(
                 "gradient_cut",
-                f"Your `{contract.name}` are right, but they have no graph, so no gradient can "
-                "pass through them to the arguments.",
+                f"Your `{contract.name}` have no graph, so no gradient can pass through them to "
+                "the arguments.",
                 _LEAVES_THE_GRAPH,
             )
     return None
@@ -273,7 +274,7 @@ _SPENDING = {
         "Which of your tensors, also those in lists, exist at the same time? How large are they?",
     ),
     "kept": (
-        "After the call {spent} bytes stay in use, for the result and for the backward pass",
+        "After the call {spent} bytes stay in use, including the result and what autograd keeps",
         "Which tensors does autograd keep, and which could you compute again?",
     ),
     "functions": (
@@ -289,9 +290,9 @@ def _overspent(probe: Probe, quantity: str, limit: int, spent: int | None) -> Fo
     if spent is None:
         return f"{aspect}_unmeasured", Problem(
             "unmeasured",
-            "What your code spends could not be measured, because the course's own meter was "
+            "What your code spends could not be measured, because the code that measures it was "
             "changed.",
-            "Which cell writes into `course_lib`?",
+            "Which cell writes into `course_lib` or torch?",
         )
     if spent <= limit:
         return aspect, None
@@ -340,14 +341,14 @@ def _loops_problem(
             "loops",
             f"The work your code does in Python grows with the size of the problem ({calls} torch "
             f"calls and {steps} Python steps for a small one, {more_calls} and {more_steps} for a "
-            "larger one): that is a loop, which this exercise rules out.",
+            "larger one), as in a loop, which this exercise rules out.",
             "Which axes could you add with `[:, None, :]` so that one call does everything?",
         )
     if exercise.needs_loops and compared and not growing:
         return Cause(
             "no_loop",
-            "Your code makes the same calls whatever the sizes; this exercise asks for the loops "
-            "that such a call hides.",
+            "Your code makes equally many calls whatever the sizes; this exercise asks for the "
+            "loops that such a call hides.",
             "Along which axes of the result could a `for` loop run, one number or one item at a "
             "time?",
         )
@@ -389,7 +390,7 @@ _CAUSES = {  # texts of a probe's device and of torch
     REFUSAL: Cause(
         "cpu_tensor",
         "Your code makes a tensor on the CPU, but the arguments are on another device.",
-        "Which tensor do you make without `device=`?",
+        "Which step makes a tensor without `device=`, or moves one to the CPU?",
     ),
     "a leaf Variable that requires grad is being used in an in-place operation": Cause(
         "leaf_changed_in_place",
@@ -434,20 +435,20 @@ def _missing_parameter(probe: Probe, seen: Observation) -> Problem:
 _WITHOUT_PARAMETERS = {
     "in_forward": Cause(
         "parameters_in_forward",
-        "You make your layers in `forward`: every call draws new weights, and no optimizer or "
-        "checkpoint ever sees them.",
+        "You make your layers in `forward`: before a call they do not exist, so an optimizer "
+        "misses them, and each call may draw new weights.",
         "What belongs in `__init__`, and what in `forward`?",
     ),
     "plain_tensors": Cause(
         "plain_tensors",
-        "Your weights are plain tensors: `parameters()` does not list them, so no optimizer, "
-        "`.to()` or checkpoint reaches them.",
-        "What does `nn.Linear`, or `nn.Parameter`, do that an assignment does not?",
+        "At least one of your weights is a plain tensor, an array or a buffer: `parameters()` does "
+        "not list it, so an optimizer does not train it.",
+        "What does `nn.Linear`, or `nn.Parameter`, do that assigning a tensor does not?",
     ),
     "in_a_list": Cause(
         "layers_in_a_list",
-        "Your layers are in a Python list or dict: the module does not see them, so neither "
-        "does an optimizer.",
+        "Layers or weights of yours are in a Python list or dict: `parameters()` does not list "
+        "them, so an optimizer does not train them.",
         "What does `nn.ModuleList` do that a list does not?",
     ),
 }

@@ -123,7 +123,7 @@ def built_by_position(target, probe, args, kwargs):
     return result
 
 
-_NOT_PASSED_ON = "Which tensor or layer do you create without passing on what was given?"
+_NOT_PASSED_ON = "Which line decides the device and the dtype of this tensor?"
 
 
 class NotAsRequested(Exception):

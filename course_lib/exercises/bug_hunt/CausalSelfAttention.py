@@ -40,7 +40,7 @@ def _root_alone(rng) -> Probe:
     for third in np.split(problem["state"]["W_qkv.weight"], 3):
         third[3:] = third[:3]
     problem["state"]["W_o.weight"][:, 3:] = problem["state"]["W_o.weight"][:, :3]
-    says = "Each score is divided by the root of head_dim, the number of features in a head."
+    says = "Each score must be divided by the root of head_dim, the number of features in a head."
     return Probe("root", says, compare="sum_over_positions", **problem)
 
 
@@ -54,7 +54,7 @@ def _sum_over_positions(probe, expected, recorded) -> Problem | None:
 def _merge_alone(rng) -> Probe:
     problem = causal_problem(rng, 1, 3, 4, 2)
     problem["args"]["x"].data[:] = problem["args"]["x"].data[:, :1]
-    says = "If all positions of the input are equal, all positions of the output are equal."
+    says = "If all positions of the input are equal, all positions of the output must be equal."
     return Probe("merge", says, **problem)
 
 
@@ -66,9 +66,9 @@ def _causal_probes(rng) -> list[Probe]:
                          "with the weights softmax(q k^T / sqrt(head_dim)).", **by_hand),
         _merge_alone(rng),
         _root_alone(rng),
-        Probe("two_heads", "Each head compares its own block of features.",
+        Probe("two_heads", "Each head must compare its own block of features.",
               **causal_problem(rng, 3, 5, 6, 2)),
-        Probe("padded", "Positions beyond an item's length are not attended to.",
+        Probe("padded", "Positions beyond an item's length must not be attended to.",
               **causal_problem(rng, 3, 4, 6, 2, [2, 4, 1])),
     ]  # fmt: skip
 
@@ -90,26 +90,26 @@ def _causal_edges(rng) -> list[Probe]:
     back = causal_problem(rng, 1, 3, 2, 1, [2], requires_grad=True)
     back_empty = causal_problem(rng, 2, 2, 2, 1, [0, 2], requires_grad=True)
     return [
-        Probe("empty_position", "An item of length 0 gets zeros: here there is one position.",
+        Probe("empty_position", "An item of length 0 must get zeros: here there is one position.",
               "edges", **causal_problem(rng, 2, 1, 4, 2, [0, 1])),
-        Probe("empty", "An item of length 0 gets zeros.", "edges",
+        Probe("empty", "An item of length 0 must get zeros.", "edges",
               **causal_problem(rng, 3, 4, 5, 1, [0, 4, 2])),
         *at_the_largest(_padded_with),
-        Probe("device_and_dtype", "`device=` and `dtype=` set the device and the dtype of "
-              "the weights. Pass both on to each layer.", "edges",
+        Probe("device_and_dtype", "`device=` and `dtype=` must set the device and the dtype of the "
+              "weights. Pass both on to each layer.", "edges",
               scenario="made_with_device_and_dtype",
               **causal_problem(rng, 1, 3, 4, 2, [2])),
         Probe("after_another_call", INDEPENDENT, "edges", scenario="after_another_call",
               **causal_problem(rng, 2, 5, 6, 2, [2, 4])),
         Probe("after_a_call_with_lengths", INDEPENDENT, "edges",
               scenario="after_a_call_with_lengths", **causal_problem(rng, 1, 3, 2, 1)),
-        Probe("float32", "Float32 inputs and weights give float32 outputs.", "edges",
+        Probe("float32", "Float32 inputs and weights must give float32 outputs.", "edges",
               dtype="float32", tolerance=1e-4, **causal_problem(rng, 2, 5, 6, 1, [2, 4])),
         Probe("longer", "Any number of positions must work.", "edges",
               **causal_problem(rng, 1, 130, 2, 1)),
-        Probe("gradient", "The gradients of inputs and weights match the formula.",
+        Probe("gradient", "The gradients of inputs and weights must match the formula.",
               "gradients", grad_outputs=rng.normal(size=(1, 3, 2)), **back),
-        Probe("gradient_empty", "An item of length 0 leaves every gradient finite.",
+        Probe("gradient_empty", "An item of length 0 must leave every gradient finite.",
               "gradients", grad_outputs=rng.uniform(-1, 1, (2, 2, 2)), **back_empty),
     ]  # fmt: skip
 
@@ -179,17 +179,17 @@ _OWN = (
         "How many products are summed in one score of one head?",
     ),
     Row("sees_the_future", {"past": lambda self, n: torch.ones(n, n).triu().bool()}).says(
-        "Each position attends to itself and to later positions instead of earlier ones.",
+        "Positions attend to themselves and to later positions instead of earlier ones.",
         "Rows are queries: which triangle holds the keys j <= i?",
     ),
     Row("not_causal", {"past": lambda self, n: torch.ones(n, n).bool()}).says(
-        "There is no causal mask: every position also attends to later positions.",
-        "Which line keeps position i from attending to keys j > i?",
+        "Your code applies no causal mask: positions also attend to later positions.",
+        "Does any line keep position i from attending to keys j > i?",
     ),
     Row("one_mask_only", {"join": _lengths_instead}).says(
-        "If there are lengths, you do not use the causal mask, and a position attends to later "
-        "positions within the length.",
-        "Which line combines the two conditions j <= i and j < length?",
+        "If there are lengths, you do not use the causal mask, and positions attend to later ones "
+        "within the length.",
+        "With lengths, which of j <= i and j < length must a key meet in your code?",
     ),
     Row(
         "thirds_in_another_order",
@@ -201,8 +201,8 @@ _OWN = (
         "In which order does the statement name the three blocks of `W_qkv`?",
     ),
     Row("heads_cut_first", {"project": _heads_first}, twins=({"project": _features_first},)).says(
-        "Your queries, keys and values are not the three thirds of `W_qkv(x)`: each of them mixes "
-        "rows of `W_qkv` that belong to different parts.",
+        "With several heads, your queries, keys and values are not the three thirds of `W_qkv(x)`: "
+        "each mixes rows of `W_qkv` from different thirds.",
         "Which features of `W_qkv(x)` are the queries?",
     ),
 )

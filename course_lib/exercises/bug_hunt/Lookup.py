@@ -43,7 +43,7 @@ def _dropout_probe(rng) -> Probe:
     problem["args"] = problem["args"] | {"values": values, "valid_lens": lens}
     return Probe(
         "dropout",
-        "In train mode each weight is dropped independently with probability `dropout`.",
+        "In train mode each weight must be dropped independently with probability `dropout`.",
         "edges",
         training=True,
         compare="dropout_on_weights",
@@ -61,20 +61,20 @@ def _root_alone(rng) -> Probe:
         problem["state"][name] = np.stack([column, np.roll(column, 1)], axis=1)
     for name in ("queries", "keys"):
         problem["args"][name] = tensor(np.eye(2)[None])
-    return Probe("root", "Each score is divided by the root of num_hiddens.", **problem)
+    return Probe("root", "Each score must be divided by the root of num_hiddens.", **problem)
 
 
 def _axis_alone(rng) -> Probe:
     problem = _lookup_problem(rng, 2, 2, 5, (4, 3, 6), 7)
     problem["args"]["queries"].data[:] = 0.0
-    says = "With queries of 0, all scores are equal and each output is the plain average."
+    says = "With queries of 0, all scores are equal and each output must be the plain average."
     return Probe("axis", says, **problem)
 
 
 def _eval_alone(rng) -> Probe:
     problem = _lookup_problem(rng, 2, 3, 3, (3, 6, 8), 3, dropout=0.6)
     problem["args"]["queries"].data[:] = 0.0
-    return Probe("eval", "In eval mode nothing is dropped, whatever `dropout` is.", **problem)
+    return Probe("eval", "In eval mode nothing may be dropped, whatever `dropout` is.", **problem)
 
 
 def _lookup_probes(rng) -> list[Probe]:
@@ -88,8 +88,8 @@ def _lookup_probes(rng) -> list[Probe]:
         Probe("plain", "Without lengths, all keys are real. Query, key and hidden sizes differ; "
                        "only one of them belongs under the root.",
               **_lookup_problem(rng, 2, 3, 5, (4, 6, 7), 8)),
-        Probe("padded", "Rows sum to 1 over the real keys.", **padded),
-        Probe("one_key", "One real key: every query gets its value.",
+        Probe("padded", "Rows of the weights must sum to 1 over the real keys.", **padded),
+        Probe("one_key", "With one real key, every query must get its value.",
               **_lookup_problem(rng, 2, 3, 5, (4, 6, 7), 2, [1, 1])),
     ]  # fmt: skip
 
@@ -105,9 +105,9 @@ def _lookup_edges(rng) -> list[Probe]:
             state={"W_q.weight": np.eye(1), "W_k.weight": np.eye(1)},
             attributes=("attention_weights",),
         ),
-        Probe("empty", "An item without a real key gets zeros.", "edges", **empty),
-        Probe("device_and_dtype", "`device=` and `dtype=` set the device and the dtype of "
-              "the weights. Pass both on to each layer.", "edges",
+        Probe("empty", "An item without a real key must get zeros.", "edges", **empty),
+        Probe("device_and_dtype", "`device=` and `dtype=` must set the device and the dtype of the "
+              "weights. Pass both on to each layer.", "edges",
               scenario="made_with_device_and_dtype",
               **_lookup_problem(rng, 1, 2, 3, (2, 3, 4), 5, [2])),
         Probe("after_another_call", INDEPENDENT, "edges", scenario="after_another_call",
@@ -115,13 +115,13 @@ def _lookup_edges(rng) -> list[Probe]:
         Probe("after_a_call_with_lengths", INDEPENDENT, "edges",
               scenario="after_a_call_with_lengths",
               **_lookup_problem(rng, 1, 2, 3, (2, 2, 2), 1)),
-        Probe("float32", "Float32 inputs and weights give float32 outputs.", "edges",
+        Probe("float32", "Float32 inputs and weights must give float32 outputs.", "edges",
               dtype="float32", tolerance=1e-4,
               **_lookup_problem(rng, 2, 3, 5, (4, 4, 4), 2, [2, 4])),
         _dropout_probe(rng),
-        Probe("gradient", "The gradients of inputs and weights match the formula.",
+        Probe("gradient", "The gradients of inputs and weights must match the formula.",
               "gradients", grad_outputs=rng.normal(size=(1, 2, 2)), **back),
-        Probe("gradient_empty", "An item without a real key leaves every gradient finite.",
+        Probe("gradient_empty", "An item without a real key must leave every gradient finite.",
               "gradients", grad_outputs=rng.uniform(-1, 1, (2, 1, 1)), **back_empty),
     ]  # fmt: skip
 

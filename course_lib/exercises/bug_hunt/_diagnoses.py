@@ -25,7 +25,7 @@ def diagnosing(groups: Mapping[str, Sequence[str]], **row) -> Exercise:
     def probes(rng) -> list[Probe]:
         return [
             case(name, args={"keys": " ".join(group)}, scenario="entries", compare="named").says(
-                "Each box breaks the invariant that the dict names for it."
+                "Each box must break the invariant that the dict names for it."
             )
             for name, group in groups.items()
         ]
@@ -38,7 +38,7 @@ def diagnosing(groups: Mapping[str, Sequence[str]], **row) -> Exercise:
         comparisons={"named": _named},
         mistakes=(
             mistake("one_for_all", lambda: dict.fromkeys(BROKEN, "queries_apart")).says(
-                "You name `queries_apart` for every box.",
+                "You name `queries_apart` for each of these boxes.",
                 "Which boxes keep it? Try a test of it on each.",
             ),
         ),
@@ -85,6 +85,6 @@ def _named(probe, expected, recorded) -> Problem | None:
         "some_entries_are_wrong",
         "At least one box does not break the invariant you name for it. These entries are judged "
         "together, all or nothing, so the points do not reveal which one is wrong.",
-        "For which of your entries do you have a test that says False of that box and True of "
-        "`Sound`?",
+        "For which entries does a test say False of that box and True of `Sound`, and could it do "
+        "so for another reason?",
     )

@@ -68,7 +68,7 @@ EXERCISE = Exercise(
     mistakes=(
         mistake("lengths_only_together", _alone(lengths="together")).says(
             "You call the module with a single item but without its length, so even a sound module "
-            "gives another result.",
+            "may give another result.",
             "Which length belongs to item b?",
         ),
         mistake(
@@ -76,16 +76,16 @@ EXERCISE = Exercise(
             _alone("item", items=lambda count: [0]),
             twins=(_alone("item", items=lambda count: [count - 1]), _alone("item", found=any)),
         ).says(
-            "You do not judge every item. A module may be wrong for an item that you leave out.",
-            "Which items does your result depend on?",
+            "A module with a wrong item can pass: you leave it out, or one correct item is enough.",
+            "Which items must be right before your test returns True?",
         ),
         mistake("all_lengths", _alone("all")).says(
             "You call the module with a single item and the lengths of all items.",
             "Which length belongs to item b?",
         ),
         mistake("items_reordered", _items_reordered).says(
-            "You only change the order of the items. A module that mixes all items of the batch "
-            "still gives the same outputs in the new order.",
+            "You only change the order of the items. A module that mixes all items alike still "
+            "gives the same outputs in the new order.",
             "What should the output of an item be if the other items are not there?",
         ),
         *student_tests.mistakes_of_comparisons(lambda agree: _alone("item", agree=agree)),

@@ -89,9 +89,9 @@ EXERCISE = Exercise(
     tally=student_tests.of_modules,
     mistakes=(
         mistake("only_a_flip", _permuting(_flip)).says(
-            "You only reverse the keys. The middle key stays where it is, so a module that "
-            "prefers it passes.",
-            "Which order moves the middle key?",
+            "You only reverse the keys. Keys in the middle stay in the middle, so a module that "
+            "prefers them passes.",
+            "Which order moves a key out of the middle?",
         ),
         mistake("neighbors_kept", _permuting(_roll), twins=(_all_rotations,)).says(
             "In each of your orders, every key keeps its neighbors in a circle, so a module that "
@@ -108,7 +108,7 @@ EXERCISE = Exercise(
                 _permuting(range, _flip),
             ),
         ).says(
-            "Keys and values are not in the same new order, so even a sound module gives other "
+            "Keys and values are not in the same new order, so even a sound module may give other "
             "outputs.",
             "Which value belongs to a key after the permutation?",
         ),

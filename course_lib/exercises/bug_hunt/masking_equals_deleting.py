@@ -107,12 +107,12 @@ EXERCISE = Exercise(
                 _masking(_shorter, found=any),
             ),
         ).says(
-            "You do not judge every item. A module may be wrong for an item that you leave out.",
-            "Which items does your result depend on?",
+            "A module with a wrong item can pass: you leave it out, or one correct item is enough.",
+            "Which items must be right before your test returns True?",
         ),
         mistake("mode_changed", _masking(_shorter, mode=False)).says(
-            "You call `module.eval()`. A module that is wrong only in train mode passes, and your "
-            "caller's module may stay in eval mode.",
+            "You switch the module to eval mode. A module that is wrong only in train mode passes, "
+            "and your caller's module may stay in eval mode.",
             "In which mode was the module that you were given?",
         ),
         *student_tests.mistakes_of_comparisons(lambda agree: _masking(_shorter, agree=agree)),

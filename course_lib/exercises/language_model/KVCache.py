@@ -45,7 +45,7 @@ def _values(rng) -> list[Probe]:
     return [
         case("worked_number", **worked, appended=(1, 1), scenario="cache_steps").says(_ALL),
         case("two_caches", **asked, scenario="two_caches",
-             compare="apart").says("A new cache is empty and independent of any other."),
+             compare="apart").says("A new cache must be empty and independent of others."),
         probe("token_by_token", 1, 2, 3, 4, (1, 1, 1, 1)).says(_ALL),
         probe("prompt_first", 1, 2, 3, 2, (4, 1, 1)).says(
             "A prompt of several positions may come first, then single ones."
@@ -55,7 +55,7 @@ def _values(rng) -> list[Probe]:
         ),
         probe("all_at_once", 2, 3, 4, 5, (6,)).says("All positions may come in one call."),
         probe("asked_twice", 2, 1, 3, 4, (2, 3, 1), scenario="cache_asked_twice").says(
-            "A query changes nothing: the next one sees the same positions."
+            "A query must change nothing: the next one must see the same positions."
         ),
     ]  # fmt: skip
 
@@ -69,9 +69,9 @@ def _edges(rng) -> list[Probe]:
     return [
         probe("large_scores", large).says("Large scores must not overflow."),
         probe("many_positions", _sizes(rng, 1, 1, 2, 1, (1, 2047, 1, 60))).says(
-            "There is no limit to the number of positions."
+            "There must be no limit to the number of positions."
         ),
-        probe("float32", _sizes(rng, 1, 2, 3, 2, (2, 1)), **FLOAT32).says("Float32 stays float32."),
+        probe("float32", _sizes(rng, 1, 2, 3, 2, (2, 1)), **FLOAT32).says("Keep float32."),
         probe("strided", _sizes(rng, 2, 2, 3, 4, (2, 2), strided=True)).says(STRIDED),
     ]
 
@@ -82,7 +82,7 @@ def _apart(probe, expected, recorded) -> Problem | None:
         return close(probe, expected, recorded)
     return Cause(
         "caches_shared",
-        "The outputs of one cache change after only another cache has been filled.",
+        "A cache returns other outputs for the same query after only another cache was filled.",
         "Do both caches use a name of the class or a default argument, or does `attend` change "
         "its cache?",
         spreads=True,

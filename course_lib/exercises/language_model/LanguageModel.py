@@ -90,27 +90,27 @@ def _probes(rng) -> list[Probe]:
     del alone["construct"]["hidden_dim"]
     return [
         case("worked", **_worked()).says(
-            "x is the sum of the vectors of tokens and positions, each block adds to x, and the "
-            "logits are to_logits(norm(x))."
+            "x must be the sum of the vectors of tokens and positions, each block must add to x, "
+            "and the logits must be to_logits(norm(x))."
         ),
         case("no_parts", **_without_parts(problem(2, 3, (7, 8, 4, 5)))).says(
-            "If attention and network return zeros, the logits are to_logits(norm(x)), where x is "
-            "the sum of the vectors of the tokens and of their positions."
+            "If attention and network return zeros, the logits must be to_logits(norm(x)), where x "
+            "is the sum of the vectors of the tokens and of their positions."
         ),
         case("attention_alone", **alone).says(
-            "Without hidden_dim, a block has only its attention: x + attention(norm_1(x))."
+            "Without hidden_dim, a block must have only its attention: x + attention(norm_1(x))."
         ),
         case("normed_at_the_end", **_already_normed(rng)).says(
-            "Where x has mean 0 and variance 1 in the end, the last norm changes nothing."
+            "Here x must end with mean 0 and variance 1, so that the last norm changes nothing."
         ),
         case("one_block", **problem(3, 4, (6, 9, 5, 7))).says(
-            "A block adds attention(norm_1(x)) to x, then feed_forward(norm_2(x)) to that sum."
+            "A block must add attention(norm_1(x)) to x, then feed_forward(norm_2(x)) to that sum."
         ),
         case("two_blocks", **problem(2, 5, (7, 8, 6, 3), 2)).says(
-            "Each block reads what the one before it returns."
+            "Each block must read what the one before it returns."
         ),
         case("three_attentions", **problem(2, 6, (5, 9, 4, 0), 3)).says(
-            "There are as many blocks as attention modules, in their order."
+            "There must be as many blocks as attention modules, in their order."
         ),
         edge("whole_context", **problem(2, 5, (4, 5, 3, 2))).says(
             "A text may have context_length tokens."
@@ -120,23 +120,23 @@ def _probes(rng) -> list[Probe]:
             "The tokens may be int32."
         ),
         edge("train", training=True, **problem(2, 3, (5, 6, 4, 7), 2)).says(
-            "The model has no dropout and returns the same in train mode."
+            "The model must have no dropout and return the same in train mode."
         ),
         edge("float32", **problem(2, 4, (6, 5, 3, 7)) | FLOAT32).says(
-            "Float32 weights give float32 logits."
+            "Float32 weights must give float32 logits."
         ),
         edge("too_long", raises="ValueError", **problem(1, 3, (2, 2, 2, 1))).says(
             "More than context_length tokens must raise a ValueError."
         ),
         edge("stored_weights", scenario="stored_weights", **problem(2, 3, (5, 6, 4, 7), 2)).says(
-            "Weights that were stored without the positions can be loaded into a new model."
+            "Weights that were stored without the positions must load into a new model."
         ),
         edge("buffer", scenario="with_its_buffer", **problem(2, 3, (5, 6, 4, 7))).says(
             "The positions must be a buffer, which moves to another device with the model."
         ),
         edge("others", scenario="among_other_models", **problem(2, 3, (5, 6, 4, 7), 2)).says(
-            "`__init__` takes num_tokens, attentions, positions and hidden_dim in this order, and "
-            "models are independent of each other."
+            "`__init__` must take num_tokens, attentions, positions and hidden_dim in this order, "
+            "and models must be independent of each other."
         ),
         case("gradient", **back, **problem(1, 2, (2, 3, 3, 2))).says(
             "Gradients must reach all layers and the attention modules."
@@ -213,15 +213,15 @@ EXERCISE = Exercise(
         ),
         mistake("relu", _model(between=nn.ReLU)).says(
             "Your feed-forward networks use ReLU between the two linear layers instead of GELU.",
-            "Which function do the statement and the figure name?",
+            "Which function does the statement name between the two linear layers?",
         ),
         mistake(
             "positions_stored",
             _model(keep=lambda model, positions: model.register_buffer("positions", positions)),
         ).says(
-            "Your `positions` are part of `state_dict()`, so weights that were stored without them "
-            "cannot be loaded.",
-            "What does `persistent=False` do in `register_buffer`?",
+            "Your `positions` are part of `state_dict()`, so `load_state_dict` rejects weights "
+            "that were stored without them.",
+            "Which option of `register_buffer` keeps a buffer out of `state_dict()`?",
         ),
     ),
     hints=(

@@ -134,11 +134,6 @@ TOLD = {
         "You multiply the logits by the temperature; they must be divided by it.",
         "Which should make the likeliest token certain: a low temperature or a high one?",
     ),
-    "temperature_ignored": (
-        "The temperature has no effect. It has to divide the logits: probabilities that you divide "
-        "by it are the same again after they are normalized.",
-        "Which of your lines uses the temperature, and does it do so before the softmax?",
-    ),
     "top_k_ignored": (
         "You also draw tokens that are not among the `top_k` likeliest ones.",
         "For which logit is a token's probability 0?",
@@ -151,15 +146,15 @@ def _told(drawn: Drawn) -> Problem | None:
     if (drawn.first == drawn.first[0]).all():
         return Cause(
             "all_texts_equal",
-            f"All {len(drawn.first)} texts with the same prompt continue in the same way.",
-            "Where does your code draw, and does each text of a batch get a draw of its own?",
+            f"All {len(drawn.first)} texts with the same prompt continue with the same token.",
+            "Does your code draw at all, and does each text of a batch get a draw of its own?",
         )
     if drawn.fits() and not drawn.outside():
         if not drawn.is_together():
             return None
         return Cause(
             "rows_drawn_together",
-            "Two texts in a row of a batch continue in the same way too often, or too rarely, for "
+            "Neighboring texts of a batch continue in the same way too often, or too rarely, for "
             "independent draws.",
             "Does each text of a batch get a draw of its own?",
         )
@@ -171,7 +166,7 @@ def _told(drawn: Drawn) -> Problem | None:
         return Cause(
             "temperature_ignored",
             f"With {asked}, your tokens are as frequent as they should be at temperature 1.",
-            "Which branch of your code leaves the temperature out?",
+            "Do you use the temperature with these options, and before the softmax?",
         )
     return Problem(
         "wrong_frequencies",
@@ -188,11 +183,11 @@ def frequencies(probe, expected, recorded) -> Problem | None:
     prompt = probe.inputs()["prompt"].data
     vocabulary = probe.inputs()["model"].options["tables"].shape[1]
     if not np.array_equal(texts[:, : prompt.shape[1]], prompt):
-        return Problem("prompt_changed", "Your texts do not begin with their prompts.")
+        return Problem("prompt_changed", "Not all of your texts begin with their prompts.")
     if texts.min() < 0 or texts.max() >= vocabulary:
         return Problem(
             "outside_the_vocabulary",
             f"Your texts hold tokens outside 0..{vocabulary - 1}.",
-            "Which index does your search give if no entry is large enough?",
+            "Which tokens do the smallest and the largest random number give?",
         )
     return _told(Drawn(probe, texts))

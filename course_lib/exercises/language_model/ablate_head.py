@@ -73,7 +73,7 @@ def _values(rng) -> list[Probe]:
             "An error raised inside must come out, and the model must be what it was."
         ),
         probe("one_after_the_other", 0, 1, "inside the second", then=(1, 0)).says(
-            "A second `with` after the first switches off its own head alone."
+            "A second `with` after the first must switch off its own head alone."
         ),
     ]
 
@@ -82,12 +82,12 @@ def _edges(rng) -> list[Probe]:
     edge = functools.partial(_probe, rng, part="edges")
     return [
         edge("two_heads", 1, 0, "inside both", then=(1, 2)).says(
-            "In nested `with` blocks, both heads are off inside."
+            "In nested `with` blocks, both heads must be off inside."
         ),
         edge("after_the_inner", 1, 0, "inside the outer, after the inner", then=(1, 2)).says(
-            "After the inner `with`, the head of the outer one is still off."
+            "After the inner `with`, the head of the outer one must still be off."
         ),
-        edge("with_biases", 1, 0, bias=True).says("The bias of W_o belongs to no head: it stays."),
+        edge("with_biases", 1, 0, bias=True).says("The bias of W_o belongs to no head: keep it."),
         edge("wide_heads", 1, 1, head_dim=4, embed_dim=6).says(
             "The heads are equal blocks of the features that W_o reads, however many it writes."
         ),
@@ -95,7 +95,7 @@ def _edges(rng) -> list[Probe]:
             "The part with W_o and num_heads may be anywhere in the block."
         ),
         edge("one_head", 1, 0, num_heads=1, head_dim=6).says(
-            "With a single head nothing is left, and the block adds 0."
+            "With a single head nothing is left, and the block must add 0."
         ),
         edge("in_train_mode", 0, 2, _AFTER, training=True).says(_AS_BEFORE),
     ]
@@ -106,17 +106,17 @@ def _gradients(rng) -> list[Probe]:
     step = "inside, after a step of training"
     return [
         gradient("gradient_of_one_layer", 0, 1, step, layers=1, embed_dim=4).says(
-            "Inside the `with`, gradients are computed as usual, including those of other heads."
+            "Inside the `with`, gradients must be as usual, including those of other heads."
         ),
         gradient("gradient", 1, 1, step, embed_dim=3).says(
-            "Inside the `with`, this head's columns of `W_o.weight` get a gradient of 0, and all "
-            "others the usual one."
+            "Inside the `with`, this head's columns of `W_o.weight` must get a gradient of 0, and "
+            "all others the usual one."
         ),
         gradient(
             "gradient_afterwards", 1, 0, f"{_AFTER}, after a step from inside", embed_dim=3
         ).says(
-            "A backward pass of what was computed inside the `with` gives the same gradients when "
-            "it runs after the `with`."
+            "A backward pass of what was computed inside the `with` must give the same gradients "
+            "when it runs after the `with`."
         ),
     ]
 
@@ -205,8 +205,8 @@ EXERCISE = Exercise(
             "Which block of a `try` always runs, however the `try` ends?",
         ),
         mistake("weights_zeroed", _zeroed).says(
-            "You set columns of `W_o.weight` to 0. These columns still get a gradient, so "
-            "after a training step they are no longer 0.",
+            "You set columns of `W_o.weight` to 0. These columns still get a gradient, so after a "
+            "training step they may no longer be 0.",
             "If `W_o` reads zeros instead, what is the gradient of these columns?",
         ),
         mistake(

@@ -28,7 +28,7 @@ from course_lib.exercises.language_model._frequencies import (
 )
 
 _GREEDY: Given = {"temperature": 0}
-_LIKELIEST = "At temperature 0 the likeliest token comes next, every time."
+_LIKELIEST = "At temperature 0 the likeliest token must come next, every time."
 
 
 def _called(make, name, given, *, seed=None, **by_name) -> Case:
@@ -43,7 +43,7 @@ def _values(rng) -> list[Probe]:
     count = 2 * np.roll(np.eye(6), 1, axis=1)
     worked = {"model": model_of(np.stack([count, 0 * count])), "prompt": tensor([[2, 3]])}
     drawn: Given = {"compare": "frequencies", "seed": rng}
-    often = "Among thousands of texts each token is as frequent as softmax(logits / temperature)"
+    often = "In thousands of texts each token must be as frequent as softmax(logits / temperature)"
 
     def greedy(name, *sizes, **options) -> Case:
         return _called(case, name, text_problem(rng, *sizes, **options), **_GREEDY)
@@ -55,16 +55,16 @@ def _values(rng) -> list[Probe]:
         _called(case, "worked_number", worked | {"num_tokens": 2}, **_GREEDY).says(_LIKELIEST),
         greedy("greedy", 3, 2, 4, 6).says(f"{_LIKELIEST} The whole text is its context."),
         greedy("prompt_longer_than_the_context", 3, 7, 3, 5).says(
-            "If the text is longer, the model reads its last `context_length` tokens, and the text "
-            "keeps all of them."
+            "If the text is longer, the model must read its last `context_length` tokens, and the "
+            "text must keep all of its tokens."
         ),
         greedy("dropout_off", 2, 3, 4, 5, training=True).says(
-            "Even a model passed in train mode runs in eval mode: dropout would change its logits."
+            "Even a model in train mode must run in eval mode: dropout would change its logits."
         ),
         sampled("drawn", num_tokens=2).says(f"{often} says."),
         sampled("hot", temperature=3.0).says(f"{often} says, here at temperature 3."),
         sampled("top_k", top_k=3).says(
-            "Only the `top_k` likeliest tokens are drawn, in proportion to their probabilities."
+            "Only the `top_k` likeliest tokens may be drawn, in proportion to their probabilities."
         ),
     ]
 
@@ -80,20 +80,20 @@ def _edges(rng) -> list[Probe]:
     drawn: Given = {"compare": "frequencies", "seed": rng}
     return [
         greedy("context_of_one", 3, 2, 4, 1).says("A context may be a single token."),
-        greedy("nothing_to_add", 2, 3, 0, 5).says("With `num_tokens=0` the prompts come back."),
+        greedy("nothing_to_add", 2, 3, 0, 5).says("With `num_tokens=0` return the prompts."),
         _called(edge, "int32", int32, **_GREEDY).says("A prompt may be int32 or int64."),
-        greedy("top_k_at_0", 2, 3, 5, 4, top_k=3).says("At temperature 0 `top_k` changes nothing."),
+        greedy("top_k_at_0", 2, 3, 5, 4, top_k=3).says("At temperature 0 ignore `top_k`."),
         greedy("top_1", 6, 3, 5, 4, temperature=1.5, top_k=1, seed=rng).says(
-            "With `top_k=1` the likeliest token is the only one."
+            "With `top_k=1` only the likeliest token may come."
         ),
         greedy("nearly_0", 2, 3, 5, 4, temperature=1e-4, seed=rng).says(
-            "A temperature close to 0 gives the same texts as 0."
+            "A temperature close to 0 must give the same texts as 0."
         ),
         _called(edge, "top_k_above_the_vocabulary", many, top_k=9, **drawn).says(
             "If `top_k` exceeds the vocabulary, any token may come."
         ),
         _called(edge, "hot_top_k", many, top_k=3, temperature=2.0, **drawn).says(
-            "`top_k` and temperature act together."
+            "`top_k` and temperature must act together."
         ),
         *_around(greedy, rng),
     ]
@@ -105,19 +105,19 @@ def _around(greedy, rng) -> list[Probe]:
     drawn: Given = {"compare": "noted", "temperature": 1.0}
     return [
         greedy("no_gradients", 2, 3, 2, 4, scenario="gradients_noted", compare="gradients").says(
-            "The model runs with gradients disabled."
+            "The model must run with gradients disabled."
         ),
         greedy("stays_in_train_mode", 2, 3, 2, 4, training=True, **mode).says(
-            "A model that came in train mode is in train mode afterwards."
+            "A model that came in train mode must be in train mode afterwards."
         ),
         greedy("stays_in_eval_mode", 2, 3, 2, 4, **mode).says(
-            "A model that came in eval mode is in eval mode afterwards."
+            "A model that came in eval mode must be in eval mode afterwards."
         ),
         greedy("equal_generators", 5, 2, 9, 4, scenario="equal_generators", **drawn, seed=rng).says(
-            "Generators in the same state give the same texts; another state gives others."
+            "Generators in the same state must give the same texts; another state must give others."
         ),
         greedy("without_generator", 5, 2, 9, 4, scenario="equal_generators", **drawn).says(
-            "Without a generator, torch's global one is used: the same texts after the same "
+            "Without a generator, torch's global one must be used: the same texts after the same "
             "`torch.manual_seed`, and others the next time."
         ),
     ]
@@ -137,7 +137,7 @@ _NOTED = {
 def _nothing_noted(probe, expected, recorded) -> Problem | None:
     name, message, hint = _NOTED[probe.compare]
     if probe.compare == "noted" and (recorded.numbers < 0).all():
-        message = "Two calls in a row draw the same texts, so your code resets the generator."
+        message = "Two calls in a row give the same texts: the generator is reset or not used."
     return Cause(name, message, hint) if (recorded.numbers < 0).any() else None
 
 
@@ -204,12 +204,12 @@ def _drawing(change) -> Callable:
 
 _MISTAKES = (
     mistake("first_tokens_read", _model(lambda tokens, length: tokens[:, :length])).says(
-        "You always pass the first `context_length` tokens to the model, so it never sees the "
-        "tokens that it wrote last.",
+        "Of a long text you pass the first `context_length` tokens to the model, so it does not "
+        "see the tokens that it wrote last.",
         "Which end of a long text should be cut off?",
     ),
     mistake("prompt_cut", _model(kept=_last_tokens), twins=(_model(begin=_last_tokens),)).says(
-        "Your texts lack their beginning: you drop the tokens that leave the context.",
+        "Long texts lack their beginning: you drop the tokens that leave the context.",
         "Which of the two is as long as the context: what the model reads, or what you return?",
     ),
     mistake("zero_not_treated", _model(choose=_draw), fails=True).says(
@@ -232,7 +232,7 @@ _MISTAKES = (
         "Where does your code draw?",
     ),
     mistake("mode_left_alone", _model(before="as_it_was")).says(
-        "You do not switch the model to eval mode, so in train mode dropout changes its logits.",
+        "You do not switch the model to eval mode, so in train mode dropout can change its logits.",
         "What do layers with dropout do in train mode?",
     ),
 )

@@ -13,7 +13,7 @@ from course_lib.exercises._attention.modules import Attention
 from course_lib.exercises._builders import BETWEEN, FLOAT32, STRIDED, Case, Given, case
 
 _GROUPS = "Head i must use the keys and values of group i // (h / g)."
-_EMPTY = "A query that may attend to no key gets zeros."
+_EMPTY = "A query that may attend to no key must get zeros."
 _UNEVEN = "If the groups do not divide the heads evenly, the call must raise a ValueError."
 
 
@@ -43,13 +43,13 @@ def _values(rng) -> list[Probe]:
         case("worked", args=worked).says(_GROUPS),
         case("two_groups", args=drawn(2, 6, 2, 3, 5, 4, 7)).says(_GROUPS),
         case("multi_head", args=drawn(2, 3, 3, 4, 5, 6, 2)).says(
-            "With as many groups as heads, each head has its own keys and values."
+            "With as many groups as heads, each head must have its own keys and values."
         ),
         case("multi_query", args=drawn(2, 4, 1, 3, 5, 6, 7)).says(
-            "With one group, all heads share its keys and values."
+            "With one group, all heads must share its keys and values."
         ),
         case("mean_within_lengths", args=equal, valid_lens=[4, 2]).says(
-            "Queries of 0 get the mean of the values within the length."
+            "Queries of 0 must get the mean of the values within the length."
         ),
         case("strided", args=drawn(2, 6, 2, 4, 3, 5, 1, strided=True)).says(STRIDED),
     ]
@@ -59,13 +59,13 @@ def _masked(rng) -> list[Probe]:
     drawn = functools.partial(_drawn, rng)
     return [
         case("lengths", args=drawn(3, 4, 2, 5, 6, 2, 7), valid_lens=np.array([5, 1, 3])).says(
-            "Keys beyond the length get weight 0, as if they were deleted."
+            "Keys beyond the length must get weight 0, as if they were deleted."
         ),
         case(
             "lengths_per_query",
             args=drawn(2, 6, 3, 4, 5, 2, 1),
             valid_lens=np.array([[5, 1, 3, 2], [2, 4, 4, 1]]),
-        ).says("Lengths of shape (batch, num_queries) hold for every head."),
+        ).says("Lengths of shape (batch, num_queries) must hold for every head."),
         case(
             "mask_of_heads",
             args=drawn(2, 6, 2, 3, 5, 4, 1),
@@ -97,17 +97,17 @@ def _edges(rng) -> list[Probe]:
     return [
         _edge("empty_row", drawn(2, 4, 2, 3, 5, 6, 1), [4, 5], some).says(_EMPTY),
         _edge("mask_of_padding", drawn(2, 6, 3, 4, 5, 1, 7), mask=_masks(rng, 2, 1, 1, 5)).says(
-            "A mask (batch, 1, 1, m) holds for every head and query of an item."
+            "A mask (batch, 1, 1, m) must hold for every head and query of an item."
         ),
         _edge("garbage", garbage, [3, 2], [[True, True, False, True, True]] * 3).says(
-            "Masked keys and values have no effect if they are finite."
+            "Masked keys and values must have no effect if they are finite."
         ),
         _edge("large_scores", large).says("Large scores must not overflow."),
         _edge("float32", drawn(2, 4, 2, 3, 5, 6, 7), [4, 2], **FLOAT32).says(
-            "Float32 inputs give float32 outputs."
+            "Float32 inputs must give float32 outputs."
         ),
         _edge("between_other_calls", drawn(2, 4, 2, 3, 5, 6, 7), [3, 4], **BETWEEN).says(
-            "Each call is independent."
+            "Each call must be independent."
         ),
         _edge("uneven", drawn(1, 3, 2, 1, 1, 1, 1), raises="ValueError").says(_UNEVEN),
         _edge("more_groups", drawn(1, 1, 2, 1, 1, 1, 1), raises="ValueError").says(_UNEVEN),
@@ -127,7 +127,7 @@ def _gradients(rng) -> list[Probe]:
             args=_drawn(rng, 1, 2, 1, 2, 3, 1, 2, requires_grad=True),
             by_name={"mask": masked},
             grad_outputs=rng.normal(0, 1, (1, 2, 2, 2)),
-        ).says("A query without keys gets gradient 0 and must not turn the others into NaN."),
+        ).says("A query without keys must get gradient 0 and not turn the others into NaN."),
     ]
 
 

@@ -50,8 +50,8 @@ def _values(rng) -> list[Probe]:
             "i - period + 1."
         ),
         case("same_everywhere", attention_weights=_same_everywhere(rng, 2, 9), period=6).says(
-            "If a head does the same at every position, its score is a single weight: the one for "
-            "period - 1 steps back."
+            "If a head does the same at every position, its score must be a single weight: the one "
+            "for period - 1 steps back."
         ),
         case("strided", attention_weights=strided).says(STRIDED),
     ]
@@ -61,22 +61,22 @@ def _edges(rng) -> list[Probe]:
     weights = functools.partial(_weights, rng)
     return [
         edge("odd", **weights(3, 7, causal=True)).says(
-            "Without a period, half of an odd number of positions is rounded down."
+            "Without a period, half of an odd number of positions must be rounded down."
         ),
         edge("one_head", **weights(1, 5), period=2).says(
-            "With a single head the result still has one axis."
+            "With a single head the result must still have one axis."
         ),
         edge("every_token", **weights(3, 5), period=1).says(
             "With a period of 1 each token but the first repeats the one before: position i "
             "should look at itself."
         ),
         edge("long_period", **weights(3, 4), period=9).says(
-            "If the text ends before it repeats itself, no position counts and the scores are 0."
+            "If the text ends before it repeats itself, nothing counts and the scores must be 0."
         ),
         edge("one_position", **weights(2, 1)).says(
-            "A single position repeats nothing, so the scores are 0."
+            "A single position repeats nothing, so the scores must be 0."
         ),
-        edge("float32", **weights(3, 5), **FLOAT32).says("Float32 weights give float32 scores."),
+        edge("float32", **weights(3, 5), **FLOAT32).says("Keep float32."),
     ]
 
 
@@ -124,7 +124,7 @@ EXERCISE = Exercise(
         ),
         mistake("transposed", _mean(read=lambda w: w.mT)).says(
             "Rows and columns are swapped: you read the weight of position i - period + 1 on "
-            "position i, which comes later.",
+            "position i.",
             "Which axis of the weights holds the queries, and which one the keys?",
         ),
     ),

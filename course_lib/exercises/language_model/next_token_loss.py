@@ -48,11 +48,11 @@ def _edges(rng) -> list[Probe]:
     small = _drawn(rng, 2, 3, 4, requires_grad=True)
     return [
         edge("large_logits", logits=far, tokens=[[1, 1, 0, 2], [1, 2, 2, 0]]).says(
-            "The loss is finite and right for logits of any size."
+            "The loss must be finite and right for logits of any size."
         ),
         edge("int32", **int32).says("Tokens may be int32 or int64."),
         edge("float32", **_drawn(rng, 2, 4, 5), **FLOAT32).says(
-            "Float32 logits give a float32 loss."
+            "Float32 logits must give a float32 loss."
         ),
         edge("strided", **_drawn(rng, 2, 4, 6, strided=True)).says(STRIDED),
         case("gradient", grad_outputs=np.array(1.7), **small).says(

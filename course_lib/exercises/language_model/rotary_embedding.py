@@ -19,7 +19,7 @@ from course_lib.exercises._builders import (
     mistake,
 )
 
-_TURNED = "Features 2i and 2i + 1 at position p are rotated by p / 10000^(2i/d), counter-clockwise."
+_TURNED = "Features 2i and 2i + 1 at position p must turn by p / 10000^(2i/d), counter-clockwise."
 
 
 def _probe(make, name, x, offset=None, **options) -> Case:
@@ -32,10 +32,10 @@ def _values(rng, draw) -> list[Probe]:
     return [
         probe("worked_number", [[1.0, 0.0, 0.0, 2.0]] * 2).says(_TURNED),
         probe("heads", draw(2, 3, 5, 4)).says(
-            "Positions are counted along the last axis but one, whatever the leading axes."
+            "Positions must be counted along the last axis but one, whatever the leading axes."
         ),
         probe("offset", draw(2, 3, 4), rng.integers(5, 9)).says(
-            "With an offset, the first row is at that position and the others follow."
+            "With an offset, the first row must be at that position and the others follow."
         ),
         probe("gradient", tensor(draw(2, 3, 4), requires_grad=True), 1,
               grad_outputs=draw(2, 3, 4)).says("The gradient must reach `x`."),
@@ -46,9 +46,9 @@ def _edges(draw) -> list[Probe]:
     probe = functools.partial(_probe, edge)
     far: Given = {"tolerance": 5e-3}  # float32 rounds an angle of 3000 to about 2e-4
     return [
-        probe("one_position", draw(2, 1, 6)).says("Position 0 is not rotated at all."),
+        probe("one_position", draw(2, 1, 6)).says("Position 0 must not be rotated at all."),
         probe("far_away", draw(2, 10), 3000, **far).says("The offset may be any whole number."),
-        probe("float32", draw(2, 5, 4), **FLOAT32).says("Float32 stays float32."),
+        probe("float32", draw(2, 5, 4), **FLOAT32).says("Float32 must stay float32."),
         probe("half_precision_far_away", draw(2, 6), 3000, dtype="bfloat16", tolerance=5e-2).says(
             "Compute the angles in float32 even if `x` is bfloat16, which cannot represent a "
             "position such as 3001."

@@ -41,14 +41,14 @@ _LIMITS = {"peak": 8000, "kept": 1500}  # the weights take 8320 bytes, and those
 def _values(rng) -> list[Probe]:
     probe = functools.partial(_probe, rng)
     draw = functools.partial(problem, rng, requires_grad=True)
-    both = "Outputs and gradients are those of softmax(Q K^T / sqrt(d)) V."
+    both = "Outputs and gradients must be those of softmax(Q K^T / sqrt(d)) V."
     return [
         probe("worked_number", both, by_hand(requires_grad=True), 2, upstream=np.ones((1, 1))),
-        probe("batch", "Each item of a batch has its own gradients.", draw(3, 6, 4, 1, 2), 5),
+        probe("batch", "Each item of a batch must have its own gradients.", draw(3, 6, 4, 1, 2), 5),
         probe("heads", "There may be any number of leading axes.", draw(1, 4, 2, 1, 2, 2), 3),
-        probe("mask", "A mask (n, m) holds in the backward pass too.", draw(3, 6, 4, 5), 2,
+        probe("mask", "A mask (n, m) must hold in the backward pass too.", draw(3, 6, 4, 5), 2,
               some(rng, 3, 6)),
-        probe("lengths", "A mask (B, 1, m), as lengths make it, holds for all queries of an item.",
+        probe("lengths", "A mask (B, 1, m) from lengths must hold for all queries of an item.",
               draw(1, 5, 4, 6, 2), 3, lengths(5, 4, 2)),
         probe("memory", "With 65 keys in blocks of 2, neither pass may hold all weights or all "
                         "scores at once, and none of them may be kept for the backward pass.",
@@ -65,19 +65,19 @@ def _edges(rng) -> list[Probe]:
     empty = some(rng, 3, 5)
     empty[2] = False
     return [
-        edge("empty_row", "A query that may attend to no key gets zeros, sends back zeros and "
-                          "disturbs no other query.", draw(3, 5, 2, 2), 8, empty),
+        edge("empty_row", "A query that may attend to no key must get zeros, send back zeros and "
+                          "disturb no other query.", draw(3, 5, 2, 2), 8, empty),
         edge("one_column", "A mask (n, 1) with one column stands for all keys, in every block.",
              draw(3, 5, 2, 1), 2, np.array([[True], [True], [False]])),
         edge("memory_masked", "With a mask of a single row, which stands for all queries, memory "
-                              "stays just as small.", _narrow(rng, 16, 48), 2, some(rng, 1, 48),
+                              "must stay just as small.", _narrow(rng, 16, 48), 2, some(rng, 1, 48),
              at_most=_LIMITS | {"peak": 6000}),
         edge("large_scores", "Large scores must not overflow.", large, 3),
-        edge("applied_twice", "Each call remembers its own tensors, even if two calls come before "
-                              "`backward`.", draw(3, 5, 2, 2), 2,
+        edge("applied_twice", "Each call must remember its own tensors, even if two calls come "
+                              "before `backward`.", draw(3, 5, 2, 2), 2,
              scenario="apply_function_twice"),
         *largest_padding(mask=[[True, True, False]], block_size=2, scenario="apply_function"),
-        edge("float32", "Float32 inputs give float32 results.", draw(2, 5, 3, 2), 2,
+        edge("float32", "Float32 inputs must give float32 results.", draw(2, 5, 3, 2), 2,
              dtype="float32", tolerance=1e-4),
     ]  # fmt: skip
 
@@ -152,9 +152,9 @@ EXERCISE = Exercise(
             "empty_row_nan",
             Recomputed.answer({"weights_again": lambda self, s, kept: (s - kept[..., None]).exp()}),
         ).says(
-            "For a query that may attend to no key, your `backward` computes -inf - (-inf), which "
-            "is NaN and reaches the gradients of all keys.",
-            "What could you subtract in such a row instead?",
+            "For a query that may attend to no key, your `backward` gets NaN weights, such as from "
+            "-inf - (-inf) or 0 / 0, and they reach the gradients of all keys.",
+            "What do you subtract from the scores of that row, or divide them by?",
         ),
     ),
     hints=(

@@ -28,11 +28,11 @@ def _values(rng) -> list[Probe]:
         probe("worked_number", same, by_hand(), 2),
         probe("heads", "There may be any number of leading axes.", problem(rng, 4, 8, 5, 6, 2, 3),
               7),
-        probe("rising", "If later keys score higher, everything before them is rescaled.",
+        probe("rising", "If later keys score higher, everything before them must be rescaled.",
               rising(rng, 4, 8, 2, 5), 3),
-        probe("mask", "A mask (n, m) holds for every block.", problem(rng, 5, 7, 4, 2), 3,
+        probe("mask", "A mask (n, m) must hold for every block.", problem(rng, 5, 7, 4, 2), 3,
               some(rng, 5, 7)),
-        probe("lengths", "A mask (B, 1, m), as lengths make it, holds for all queries of an item.",
+        probe("lengths", "A mask (B, 1, m) from lengths must hold for all queries of an item.",
               problem(rng, 4, 7, 5, 6, 3), 2, lengths(7, 5, 3, 6)),
         probe("memory", "With 125 keys in blocks of 12, the 80 x 125 scores must never exist all "
                         "at once.", problem(rng, 80, 125, 2, 1), 12, at_most=_LIMIT),
@@ -58,16 +58,16 @@ def _edges(rng) -> list[Probe]:
         "values": tensor(rng.normal(0, 1, (4, 2))),
     }
     return [
-        edge("late_start", "A query whose first blocks are entirely masked begins with the next "
-                           "one.", problem(rng, 4, 7, 3, 2), 3, late),
-        edge("empty_row", "A query that may attend to no key gets zeros and a log sum exp of "
+        edge("late_start", "A query whose first blocks are entirely masked must begin with the "
+                           "next one.", problem(rng, 4, 7, 3, 2), 3, late),
+        edge("empty_row", "A query that may attend to no key must get zeros and a log sum exp of "
                           "-inf.", problem(rng, 3, 8, 1, 4, 2), 8, empty),
         edge("one_column", "A mask (n, 1) with one column stands for all keys, in every block.",
              problem(rng, 3, 7, 2, 3), 3, np.array([[True], [False], [True]])),
         edge("far_below_zero", "Scores of -1e6 are scores like any others.", far_from_zero, 3),
         *largest_padding(mask=[[True, True, False]], block_size=2),
         edge("large_scores", "Large scores must not overflow.", large, 2),
-        edge("float32", "Float32 inputs give float32 results.", problem(rng, 3, 7, 4, 2), 3,
+        edge("float32", "Float32 inputs must give float32 results.", problem(rng, 3, 7, 4, 2), 3,
              dtype="float32", tolerance=1e-4),
     ]  # fmt: skip
 
@@ -77,7 +77,7 @@ def _gradients(rng) -> list[Probe]:
         probe("gradient", "The gradient must flow through all blocks.",
               problem(rng, 2, 5, 2, 3, requires_grad=True), 2, some(rng, 2, 5), part="gradients",
               grad_outputs=rng.normal(0, 1, (2, 3))),
-        probe("gradient_of_empty_row", "A query without keys gets gradient 0 and does not disturb "
+        probe("gradient_of_empty_row", "A query without keys must get gradient 0 and not disturb "
                                        "the others.",
               problem(rng, 3, 4, 2, 2, requires_grad=True), 2,
               np.array([[True] * 4, [False] * 4, [False, False, True, True]]), part="gradients",
@@ -107,7 +107,7 @@ EXERCISE = Exercise(
             "What do the numerator and the denominator of a weight have in common?",
         ),
         mistake("short_block_dropped", Blocked.answer({"blocks": _full_blocks})).says(
-            "The last block is left out if it is shorter than the others.",
+            "The last block is left out if it is shorter than block_size.",
             "Where does the last block begin if block_size does not divide the number of keys?",
         ),
         mistake("empty_row", Blocked.answer({"shift": lambda self, larger: larger})).says(
@@ -125,7 +125,7 @@ EXERCISE = Exercise(
             "maximum_not_added", Blocked.answer({"end": lambda self, top, total: total.log()})
         ).says(
             "You return the logarithm of the sum of exp(score - maximum), without the maximum.",
-            "By which factor did you make the exponentials smaller?",
+            "By which factor did you change the exponentials?",
         ),
         *known(Blocked, without={"divided_by_d"}),
     ),

@@ -148,8 +148,8 @@ EXERCISE = Exercise(
             ),
         ).says(
             "You use the fast form even where exp(-2q) or exp(-2k) leaves the range of the dtype. "
-            "One of the two is then infinite. If the other is 0, their product is NaN.",
-            "For which q are both exp(-2q) and 1 / exp(-2q) still finite numbers in this dtype?",
+            "One of the two may then be infinite and the other 0, and their product is NaN.",
+            "For which q are both exp(-2q) and 1 / exp(-2q) finite in the inputs' dtype?",
         ),
         mistake(
             "sum_guarded",

@@ -34,7 +34,7 @@ def _values(rng) -> list[Probe]:
     return [
         _probe("worked_number", [[1.0, 0.0, 2.0]], 2, 1).says(both),
         _probe("rising", np.sort(draw(4, 9), axis=-1), 3, 3, 3).says(
-            "If the largest score comes last, everything before it is rescaled."
+            "If the largest score comes last, everything before it must be rescaled."
         ),
         _probe("more_axes", draw(2, 3, 8), 3, 3, 2).says("Rows may have several axes."),
         _probe("memory", draw(6, 378), *[16] * 23, 10, at_most={"peak": 12_000}).says(
@@ -55,17 +55,17 @@ def _edges(rng) -> list[Probe]:
             "`blocks` may be anything a `for` loop takes, and must stay unchanged."
         ),
         edge("float32", blocks=draw(2, 3, 5), **FLOAT32).says(
-            "Float32 scores give float32 results."
+            "Float32 scores must give float32 results."
         ),
         probe("large_scores", large, 2, 3).says("Large scores must not overflow."),
         probe("first_block_far_below", below, 2, 2, 2).says(
             "A first block may lie 1000 below a later one, which must not overflow."
         ),
         probe("empty_block", empty_first, 3, 5).says(
-            "A row whose first block holds nothing but -inf goes on with the next."
+            "A row whose first block holds nothing but -inf must go on with the next."
         ),
         probe("empty_row_in_one_block", empty_alone, 4).says(
-            "A row of nothing but -inf has maximum -inf and sum 0, even in a single block."
+            "A row of nothing but -inf must have maximum -inf and sum 0, even in a single block."
         ),
     ]
 
@@ -135,7 +135,7 @@ EXERCISE = Exercise(
         ),
         mistake("starts_at_zero", _model(start=0.0)).says(
             "Your maximum starts at 0, which is wrong for a row whose scores are all negative.",
-            "Which number is smaller than every score?",
+            "Which number is never larger than a score?",
         ),
         mistake("empty_row", _model(shift=lambda larger: larger)).says(
             "If all scores of a row so far are -inf, you compute -inf - (-inf), which is NaN, and "

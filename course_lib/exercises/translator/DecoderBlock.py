@@ -39,35 +39,35 @@ def _probes(rng) -> list[Probe]:
     padded["args"]["memory"].data[1, 2:] *= -1e4
     return [
         case("worked", **worked).says(
-            "Self-attention, cross-attention and network follow each other. Each reads its norm of "
-            "the sum so far and adds its result to that sum."
+            "Self-attention, cross-attention to the memory as given, and network must follow each "
+            "other, read their norms of the sum so far, and add their results to it."
         ),
         case("no_part", **nothing).says(
-            "If all parts return zeros, the block returns y itself, whatever the lengths are."
+            "If all parts return zeros, the block must return y itself, whatever the lengths are."
         ),
         case("self_attention_alone", **own_alone).says(
-            "If the two other parts return zeros, the outputs are y + self_attention(norm_1(y)). "
-            "No position attends to a later one, and the lengths of the memory do not matter."
+            "If the other parts return zeros, the outputs must be y + self_attention(norm_1(y)), "
+            "in which no position attends to a later one, whatever the lengths of the memory are."
         ),
         case("cross_attention_alone", **without(problem(2, 5, (6, 3, 7)), own, network)).says(
-            "If the two other parts return zeros, the outputs are y plus the result of the "
+            "If the two other parts return zeros, the outputs must be y plus the result of the "
             "cross-attention: its queries are norm_2(y), its keys and values are the memory."
         ),
         case("network_alone", **without(problem(2, 4, (6, 3, 5)), own, cross)).says(
-            "If both attentions return zeros, the outputs are y + network(norm_3(y))."
+            "If both attentions return zeros, the outputs must be y + network(norm_3(y))."
         ),
         case("lengths", **without(problem(2, 5, (6, 3, 7), [1, 3]), own, network)).says(
-            "Positions of the memory beyond an item's length are not attended to."
+            "Positions of the memory beyond an item's length must not be attended to."
         ),
         case("longer_memory", **problem(2, 3, (6, 2, 4), [3, 2], m=5)).says(
             "The memory may be longer than y."
         ),
         case("as_long", **problem(2, 4, (6, 2, 5), m=4)).says(
-            "Queries, keys and values keep their roles even if y and memory have the same shape."
+            "Queries, keys and values must keep their roles even if y and memory are equally long."
         ),
-        case("causal", **causal).says("No output depends on later positions of y."),
+        case("causal", **causal).says("No output may depend on later positions of y."),
         case("padding", **padded).says(
-            "The contents of padded positions of the memory change no output, however large."
+            "The contents of padded positions of the memory must change no output, however large."
         ),
         *blocks.gradients(rng, problem),
         *blocks.probes_of_both(rng, problem, own, cross),
@@ -119,7 +119,7 @@ EXERCISE = Exercise(
             _Decoder.answer({"parts": _lengths_on_self_attention}),
             twins=(_Decoder.answer({"parts": _lengths_on_both}),),
         ).says(
-            "You pass the lengths to the self-attention. They belong to the cross-attention alone.",
+            "You pass the lengths to the self-attention. Only the cross-attention may get them.",
             "Which sequence's length does `valid_lens` give?",
         ),
         mistake(
@@ -128,7 +128,7 @@ EXERCISE = Exercise(
                 {"ask": lambda self, z, x, lens: _Decoder.ask(self, z, self.norm(2)(x), lens)}
             ),
         ).says(
-            "You normalize the memory with norm_2. Only the queries go through this norm.",
+            "You normalize the memory with norm_2. Only the queries may go through this norm.",
             "In the formula, which argument goes through norm_2?",
         ),
         mistake("cross_attention_first", _Decoder.answer({"parts": _cross_first})).says(

@@ -32,25 +32,25 @@ def _probes(rng) -> list[Probe]:
     padded["args"]["x"].data[1, 3:] *= -1e4
     return [
         case("worked", **worked).says(
-            "With h = x + attention(norm_1(x)), the outputs are h + network(norm_2(h))."
+            "With h = x + attention(norm_1(x)), the outputs must be h + network(norm_2(h))."
         ),
         case("no_part", **nothing).says(
-            "If both parts return zeros, the block returns x itself, even where it is padded."
+            "If both parts return zeros, the block must return x itself, even where it is padded."
         ),
         case("attention_alone", **without(problem(2, 4, (6, 3, 5)), "feed_forward")).says(
-            "If the network returns zeros, the outputs are x + attention(norm_1(x))."
+            "If the network returns zeros, the outputs must be x + attention(norm_1(x))."
         ),
         case("network_alone", **without(problem(2, 3, (5, 1, 4)), "attention")).says(
-            "If the attention returns zeros, the outputs are x + network(norm_2(x))."
+            "If the attention returns zeros, the outputs must be x + network(norm_2(x))."
         ),
         case("lengths", **without(problem(2, 4, (6, 3, 5), [1, 3]), "feed_forward")).says(
-            "Positions beyond an item's length are not attended to, but still get outputs."
+            "Positions beyond an item's length must not be attended to, but must get outputs."
         ),
         case("both_parts", **problem(2, 5, (6, 3, 4))).says(
-            "The network reads norm_2(h), and its result is added to h."
+            "The network must read norm_2(h), and its result must be added to h."
         ),
         case("padding", **padded).says(
-            "The contents of padded positions change no other output, however large."
+            "The contents of padded positions must change no other output, however large."
         ),
         *blocks.gradients(rng, problem),
         *blocks.probes_of_both(rng, problem, "attention"),
@@ -101,7 +101,7 @@ EXERCISE = Exercise(
     mistakes=(
         *blocks.mistakes_of_both(_Encoder),
         mistake("pads_blanked", _Encoder.answer({"forward": _blanked})).says(
-            "You set the outputs of padded positions to 0, but each position gets an output.",
+            "You set the outputs of padded positions to 0, but each position must get an output.",
             "What does the statement say about the outputs at padded positions?",
         ),
         mistake("queries_masked", _Encoder.answer({"attend": _rows_masked})).says(

@@ -110,35 +110,35 @@ def probes_of_both(rng, problem: Callable[..., Given], *attentions: str) -> list
     calls = {"after_another_call": [2, 4], "after_a_call_with_lengths": None}
     return [
         case("built_by_position", **by_position, **problem(2, 4, (6, 3, 5))).says(
-            "`__init__` takes embed_dim, num_heads and hidden_dim in this order, and `forward` "
-            "takes the lengths by name, too."
+            "`__init__` must take embed_dim, num_heads and hidden_dim in this order, and `forward` "
+            "must take the lengths by name, too."
         ),
         case("hidden_negative", **dead).says(
-            "If all numbers between the two linear layers are negative, ReLU makes them 0, and "
-            "the network adds only the bias of its second layer."
+            "If all numbers between the two linear layers are negative, ReLU makes them 0, and the "
+            "network must add only the bias of its second layer."
         ),
         edge("device_and_dtype", **meta, **with_equal_items(problem(2, 3, sizes, [2, 2]))).says(
-            "`device=` and `dtype=` set the device and the dtype of the weights. Pass both on to "
-            "each layer."
+            "`device=` and `dtype=` must set the device and the dtype of the weights. Pass both on "
+            "to each layer."
         ),
         edge("small_differences", **nearly).says(
-            "Features that hardly differ are normalized with 1e-5 under the root, the default of "
-            "`nn.LayerNorm`."
+            "Features that hardly differ must be normalized with 1e-5 under the root, the default "
+            "of `nn.LayerNorm`."
         ),
         edge("train", training=True, **with_equal_items(problem(2, 5, sizes, [3, 3]))).says(
-            "There must be no dropout: in train mode, too, equal items get equal outputs."
+            "There must be no dropout: in train mode, too, equal items must get equal outputs."
         ),
         edge("length_0", **problem(3, 5, (6, 3, 4), [0, 4, 2])).says(
-            "Where the length of an item is 0, the attention to its positions adds nothing."
+            "Where the length of an item is 0, the attention to its positions must add nothing."
         ),
         *(
             edge(scenario, scenario=scenario, **problem(2, 5, sizes, lens)).says(
-                "Neither other calls nor other blocks change what a block returns."
+                "Neither other calls nor other blocks may change what a block returns."
             )
             for scenario, lens in calls.items()
         ),
         edge("float32", **with_equal_items(problem(2, 5, sizes, [4, 4])) | FLOAT32).says(
-            "Float32 inputs and weights give float32 outputs."
+            "Float32 inputs and weights must give float32 outputs."
         ),
     ]
 
@@ -155,7 +155,7 @@ def gradients(rng, problem: Callable[..., Given]) -> list[Probe]:
     return [
         case("gradient", **back(2)).says("Gradients must reach every input and all layers."),
         case("gradient_length_0", **back(0)).says(
-            "An item of length 0 leaves every gradient finite."
+            "An item of length 0 must leave every gradient finite."
         ),
     ]
 
@@ -215,7 +215,7 @@ def mistakes_of_joins(make: Callable[..., Callable], num_parts: int) -> tuple[Mi
     return (
         mistake("post_norm", make([_post_norm] * num_parts)).says(
             "Your norms follow the sums, norm(x + f(x)), as in the original paper. Here each norm "
-            "comes before its part, x + f(norm(x)).",
+            "must come before its part, x + f(norm(x)).",
             "What does each part read, and what is added to its result?",
         ),
         mistake(
@@ -223,9 +223,9 @@ def mistakes_of_joins(make: Callable[..., Callable], num_parts: int) -> tuple[Mi
             make([_of_the_normed] * num_parts),
             twins=once(_of_the_normed),
         ).says(
-            "In at least one of your sums the result is added to a norm's output, so the norm's "
-            "input is lost.",
-            "Which of your lines overwrites what you still need for the sum?",
+            "In at least one of your sums the result is added to a norm's output, and the norm's "
+            "input is missing there.",
+            "What is the first term of each of your sums?",
         ),
         mistake("no_residual", make([_no_residual] * num_parts), twins=once(_no_residual)).says(
             "In at least one of your sums the first term is missing: the result of a part "
@@ -348,7 +348,7 @@ def mistakes_of_both(block: type[Block]) -> tuple[Mistake, ...]:
         ).says(
             "A later part reads the input of the whole block, or its result is added to that "
             "input. Either way, an earlier result is missing there.",
-            "Which of your variables holds the previous sum?",
+            "Which of your variables holds the sum so far, and where do you use it?",
         ),
         mistake(
             "no_relu",

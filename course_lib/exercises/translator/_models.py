@@ -17,20 +17,20 @@ WORDS, TOKENS, FEATURES = 9, 6, 4  # sizes of vocabulary, source and query
 WITH_MODEL: Given = {"scenario": "with_a_model", "compare": "as_run"}
 ELSEWHERE: Given = {"scenario": "with_a_model_elsewhere"}
 ON_A_GPU = (
-    "A model and a source on a GPU must work: a tensor made without `device=` is on the CPU, and "
-    "the two do not mix."
+    "A model and a source on a GPU must work: a tensor such as `torch.arange(3)` is on the CPU, "
+    "and the two do not mix."
 )
 LOOKED_AT = (Returned("graph built", "bool"), Returned("mode changed", "bool"))
 
 MODES = {  # probes of how the model is called: options of `scripted`, and what is said
     "in_train_mode": (
         {"training": True, "looked_at": "mode"},
-        "A model passed in train mode runs in eval mode, and is in train mode afterwards.",
+        "A model passed in train mode must run in eval mode, and be in train mode afterwards.",
     ),
     "in_eval_mode": (
         {"looked_at": "graph and mode"},
-        "The model runs without building a graph for gradients. If it comes in eval mode, it is in "
-        "eval mode afterwards.",
+        "The model must run without building a graph for gradients. If it comes in eval mode, it "
+        "must be in eval mode afterwards.",
     ),
 }
 

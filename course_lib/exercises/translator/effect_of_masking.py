@@ -54,10 +54,10 @@ def _plain(rng) -> list[Probe]:
             "only the padding masked."
         ),
         _drawn(rng, "several_words", (4, 4, 6), 1).says(
-            "There is one change for each word of the target."
+            "There must be one change for each word of the target."
         ),
         _drawn(rng, "with_pads", (6, 3, 4), 2).says(
-            "Pads of the source stay masked by its length."
+            "Pads of the source must stay masked by its length."
         ),
     ]
 
@@ -66,16 +66,16 @@ def _edges(rng) -> list[Probe]:
     edge = functools.partial(_drawn, rng, part="edges")
     return [
         edge("beyond_the_length", (5, 2, 3), 4).says(
-            "A position beyond the length is masked anyway: all changes are 0."
+            "A position beyond the length is masked anyway: all changes must be 0."
         ),
         edge("one_position", (1, 1, 1), 0).says(
             "If the only position is masked, the model sees none. That is a valid case too."
         ),
         edge("no_words", (4, 3, 0), 2).says(
-            "A target without words gives no numbers: the shape is (0,)."
+            "A target without words gives no numbers: the shape must be (0,)."
         ),
         edge("very_sure", (4, 4, 5), 1, model=scripted(rng, size=500.0)).says(
-            "The changes are finite, however sure the model is: never take the logarithm of a "
+            "The changes must be finite, however sure the model is: never take the logarithm of a "
             "probability that has become 0."
         ),
         edge("int32", (4, 3, 5), 1, dtype="int32").says("Source and target may be int32."),

@@ -41,15 +41,15 @@ def _plain(rng) -> list[Probe]:
     lengths = [[1, 4, 2], [2, 4, 1], [1, 2, 4]][rng.integers(3)]  # the longest is never first
     return [
         _given("worked_number", adding, counts, [2, 3], 5).says(
-            "Each word is the most likely one after `start` and all words before it. After its "
-            "`end`, an item gets pads."
+            "Each word must be the most likely one after `start` and all words before it. After "
+            "its `end`, an item must get pads."
         ),
         _given("several", scripted(rng), sources(rng, 3, 5), lengths, 7).says(
-            "Each item ends at its own `end` and has pads after it, while the others go on."
+            "Each item must end at its own `end` and have pads after it, while the others go on."
         ),
         _given("one_without_an_end", scripted(rng), sources(rng, 3, 5), [5, 1, 2], 4).says(
-            "An item that has not ended after `max_len` words is cut there, even if others have "
-            "ended."
+            "An item that has not ended after `max_len` words must be cut there, even if others "
+            "have ended."
         ),
     ]
 
@@ -60,10 +60,10 @@ def _edges(rng) -> list[Probe]:
     pads = scripted(rng, says_pads=True)
     return [
         edge("no_words", scripted(rng), sources(rng, 2, 3), [3, 1], 0).says(
-            "With `max_len=0` there are no words: the shape is (B, 0)."
+            "With `max_len=0` there are no words: the shape must be (B, 0)."
         ),
         edge("pad_is_said", pads, sources(rng, 2, 5), [5, 2], 4).says(
-            "Only `end` ends a translation: if the model says the pad's id, that is a word."
+            "Only `end` may end a translation: if the model says the pad's id, that is a word."
         ),
         edge("int32", scripted(rng), int32, [2, 4], 7).says("The source may be int32."),
         edge("another_device", scripted(rng), sources(rng, 2, 3), [1, 3], 5, **ELSEWHERE).says(
@@ -122,7 +122,7 @@ EXERCISE = Exercise(
         mistake(
             "pad_ends_too", _decoder(ends=lambda words, end, pad: (words == end) | (words == pad))
         ).says(
-            "A predicted pad ends your translation, but only `end` ends it.",
+            "A predicted pad ends your translation, but only `end` may end it.",
             "If the model predicts the id of the pad, what is that?",
         ),
         mistake("start_returned", _decoder(first=0)).says(

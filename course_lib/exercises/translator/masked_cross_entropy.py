@@ -57,23 +57,23 @@ def _edges(rng) -> list[Probe]:
     large["logits"].data[:] *= 600
     return [
         edge("large_but_empty", logits=[[[1.7e308] * 2]], targets=[[0]], valid_lens=[0]).says(
-            "If no position is real, the loss is 0, however large the logits are."
+            "If no position is real, the loss must be 0, however large the logits are."
         ),
         edge("no_positions", **_drawn(rng, (2, 0, 4), [0, 0])).says(
-            "If there are no positions, the loss is 0."
+            "If there are no positions, the loss must be 0."
         ),
-        edge("large_logits", **large).says("The loss is finite for logits of any size."),
+        edge("large_logits", **large).says("The loss must be finite for logits of any size."),
         *at_the_largest(with_huge_pads),
         edge("int32", **_drawn(rng, (2, 5, 3), [5, 5], "int32", strided=True)).says(
             "Targets and lengths may be int32, and tensors need not be contiguous."
         ),
         edge("float32", **_drawn(rng, (2, 4, 5), [3, 1]), **FLOAT32).says(
-            "Float32 logits give a float32 loss."
+            "Float32 logits must give a float32 loss."
         ),
         edge(
             "another_device", **_drawn(rng, (2, 3, 4), [3, 1]), scenario="after_another_device"
         ).says(
-            "Tensors on a GPU must work: a tensor made without `device=` is on the CPU, and the "
+            "Tensors on a GPU must work: a tensor such as `torch.arange(3)` is on the CPU, and the "
             "two do not mix."
         ),
     ]
@@ -83,11 +83,11 @@ def _gradients(rng) -> list[Probe]:
     back: Given = {"grad_outputs": np.array(0.7)}
     return [
         case("gradient", **_drawn(rng, (2, 3, 4), [3, 1], requires_grad=True), **back).says(
-            "The gradient matches the formula and is 0 beyond an item's length."
+            "The gradient must match the formula and be 0 beyond an item's length."
         ),
         case(
             "gradient_all_empty", **_drawn(rng, (2, 2, 3), [0, 0], requires_grad=True), **back
-        ).says("If no position is real, the gradient is 0."),
+        ).says("If no position is real, the gradient must be 0."),
     ]
 
 
@@ -162,7 +162,8 @@ EXERCISE = Exercise(
             "log_of_softmax", _loss(losses=_logged_first), twins=(_loss(losses=_taken_first),)
         ).says(*LOG_OF_SOFTMAX),
         mistake("one_too_many", _loss(real=lambda t, lens: _real(t, lens + 1))).says(
-            "You count one pad of each item: with `<=`, a length of 2 keeps positions 0, 1 and 2.",
+            "Where an item has pads, you count one of them, as `<=` does: a length of 2 keeps "
+            "positions 0, 1 and 2.",
             "Which is the last real position of an item of length 2?",
         ),
         mistake("id_0_ignored", _loss(real=lambda t, lens: _real(t, lens) & (t != 0))).says(

@@ -28,26 +28,26 @@ def _probes(rng) -> list[Probe]:
     edge = functools.partial(_given, part="edges")
     return [
         _given("worked_number", [[5, 8, 2], [4]], 0).says(
-            "Each row holds the tokens of one item, then pads. The lengths count the tokens alone."
+            "Each row must hold an item's tokens, then pads. Lengths must count the tokens alone."
         ),
         _given("another_pad", _drawn(rng, [3, 5, 2, 7], 6), 6).says(
-            "The rest of each row is filled with `pad`, whatever number it is."
+            "The rest of each row must be filled with `pad`, whatever number it is."
         ),
         _given("pads_inside", [[7, 0, 3, 0], [0, 0], [5]], 0).says(
             "Tokens that happen to be `pad` are tokens, wherever they are."
         ),
         edge("empty_among_others", _drawn(rng, [3, 0, 2], 5), 5).says(
-            "An empty item is a row of pads and has length 0."
+            "An empty item must be a row of pads and have length 0."
         ),
         edge("all_empty", [[], []], 3).says(
-            "If all items are empty, `tokens` has shape (B, 0) and all lengths are 0."
+            "If all items are empty, `tokens` must have shape (B, 0) and all lengths must be 0."
         ),
-        edge("one_item", [[7]], 1).says("One item is a batch of one: the batch axis stays."),
+        edge("one_item", [[7]], 1).says("One item is a batch of one: the batch axis must stay."),
         edge("int32", _drawn(rng, [2, 4], 9), 9, dtype="int32", strided=True).says(
             "Items may be int32 and need not be contiguous."
         ),
         edge("list_stays", _drawn(rng, [2, 5, 3], 0), 0, scenario="twice").says(
-            "The list and its tensors stay unchanged: a second call gives the same."
+            "The list and its tensors must stay unchanged: a second call must give the same."
         ),
     ]
 
@@ -106,9 +106,9 @@ EXERCISE = Exercise(
         ),
         mistake(
             "padded_with_zero", lambda sequences, pad: (_padded(sequences, 0), _lengths(sequences))
-        ).says("Your rows are filled with 0, whatever `pad` is.", "Where does `pad` enter?"),
+        ).says("Your rows are filled with 0, whatever `pad` is.", "Where do you use `pad`?"),
         mistake("sorted_by_length", _sorted, twins=(_sorted_backwards,)).says(
-            "You sort the sequences by their lengths, so row b is not sequence b.",
+            "You sort the sequences by their lengths, so row b need not be sequence b.",
             "Which of your steps changes the order?",
         ),
     ),

@@ -19,16 +19,16 @@ def _probes(rng) -> list[Probe]:
     int32 = tensor(_words(rng, 2, 5).astype(np.int32), strided=True)
     return [
         case("worked_number", targets=[[5, 8, 2]], start=1).says(
-            "The decoder first reads `start`, and then at each position the target before it."
+            "The decoder must first read `start`, and then at each position the target before it."
         ),
         case("another_start", targets=_words(rng, 2, 4), start=11).says(
-            "The first column holds `start`, whatever number it is."
+            "The first column must hold `start`, whatever number it is."
         ),
         edge("one_word_of_one_item", targets=[[7]], start=10).says(
-            "One word of one item: the result is the start, of shape (1, 1)."
+            "One word of one item: the result must be the start, of shape (1, 1)."
         ),
         edge("no_words", targets=np.zeros((2, 0), np.int64), start=1).says(
-            "Without targets, nothing is read: (B, 0) stays (B, 0)."
+            "Without targets, nothing is read: (B, 0) must stay (B, 0)."
         ),
         edge("int32", targets=int32, start=1).says(
             "Targets may be int32 and need not be contiguous."
@@ -36,7 +36,7 @@ def _probes(rng) -> list[Probe]:
         edge(
             "another_device", targets=_words(rng, 2, 3), start=1, scenario="after_another_device"
         ).says(
-            "Targets on a GPU must work: a tensor made without `device=` is on the CPU, and the "
+            "Targets on a GPU must work: a tensor such as `torch.arange(3)` is on the CPU, and the "
             "two do not mix."
         ),
     ]
@@ -58,8 +58,8 @@ EXERCISE = Exercise(
     probes=_probes,
     mistakes=(
         mistake("shifted_left", _shifted_left).says(
-            "You shift the wrong way: at each position the decoder reads the word after the one "
-            "it has to predict.",
+            "You shift the wrong way: at all positions but the last, the decoder reads the word "
+            "after the one it has to predict.",
             "Which words are known when the first one is predicted?",
         ),
         mistake(
@@ -67,8 +67,8 @@ EXERCISE = Exercise(
             lambda t, start: torch.cat([_column(t, start), t], dim=1),
             twins=(lambda t, start: torch.cat([torch.full_like(t[:, :1], start), t], dim=1),),
         ).says(
-            "Your result has one column too many. The last target is never read, because nothing "
-            "comes after it.",
+            "Your result has one column too many. The last target need not be read, because "
+            "nothing comes after it.",
             "Which word does the decoder not need to read?",
         ),
         mistake(

@@ -304,7 +304,7 @@ def test_changed_arguments_are_named_without_a_count_of_other_failures():
 
     report = judge_answer(of_sizes(1, 2, 3), changes)
     assert report.mistake == "input_mutated"
-    assert report.findings[0].message.startswith("Your function changed its argument `x`")
+    assert report.findings[0].message.startswith("Your code changed its argument `x`")
 
 
 def test_half_precision_is_forgiven_where_the_call_asks_for_it():

@@ -69,7 +69,7 @@ def test_who_wraps_the_meter_has_measured_nothing(monkeypatch, wrapped):
     WRAPPED[wrapped](monkeypatch)
     report = judged(at_once)
     assert report.score <= honest < 0.4
-    assert "the course's own meter was changed" in report.text()
+    assert "the code that measures it was changed" in report.text()
     assert judged(in_blocks).score < 0.4
 
 

@@ -67,8 +67,7 @@ EXERCISE = Exercise(
     tally=student_tests.of_modules,
     mistakes=(
         mistake("lengths_only_together", _alone(lengths="together")).says(
-            "You call the module with a single item but without its length, so even a sound module "
-            "may give another result.",
+            "You call the module with one item but no length: a sound module may differ, too.",
             "Which length belongs to item b?",
         ),
         mistake(

@@ -108,8 +108,7 @@ EXERCISE = Exercise(
                 _permuting(range, _flip),
             ),
         ).says(
-            "Keys and values are not in the same new order, so even a sound module may give other "
-            "outputs.",
+            "You order keys and values differently, so even a sound module may give other outputs.",
             "Which value belongs to a key after the permutation?",
         ),
         *student_tests.mistakes_of_comparisons(lambda agree: _permuting(_mixed, agree=agree)),

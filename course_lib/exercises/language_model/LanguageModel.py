@@ -199,8 +199,7 @@ EXERCISE = Exercise(
         mistake(
             "positions_from_the_end", _model(place=lambda x, positions, n: x + positions[-n:])
         ).says(
-            "You add the last positions. The first token of a text is at position 0, however long "
-            "the text is.",
+            "You add the last positions, but the first token of any text is at position 0.",
             "Which rows of `positions` does a text of two tokens need?",
         ),
         mistake(

@@ -123,8 +123,7 @@ EXERCISE = Exercise(
             "How many positions i >= period are there?",
         ),
         mistake("transposed", _mean(read=lambda w: w.mT)).says(
-            "Rows and columns are swapped: you read the weight of position i - period + 1 on "
-            "position i.",
+            "Rows and columns are swapped: you read the weights [i - period + 1, i].",
             "Which axis of the weights holds the queries, and which one the keys?",
         ),
     ),

@@ -223,8 +223,7 @@ def mistakes_of_joins(make: Callable[..., Callable], num_parts: int) -> tuple[Mi
             make([_of_the_normed] * num_parts),
             twins=once(_of_the_normed),
         ).says(
-            "In at least one of your sums the result is added to a norm's output, and the norm's "
-            "input is missing there.",
+            "At least one sum adds a result to a norm's output instead of the norm's input.",
             "What is the first term of each of your sums?",
         ),
         mistake("no_residual", make([_no_residual] * num_parts), twins=once(_no_residual)).says(

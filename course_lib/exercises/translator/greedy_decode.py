@@ -48,8 +48,7 @@ def _plain(rng) -> list[Probe]:
             "Each item must end at its own `end` and have pads after it, while the others go on."
         ),
         _given("one_without_an_end", scripted(rng), sources(rng, 3, 5), [5, 1, 2], 4).says(
-            "An item that has not ended after `max_len` words must be cut there, even if others "
-            "have ended."
+            "An item without `end` must be cut after `max_len` words, even if others have ended."
         ),
     ]
 

@@ -162,8 +162,7 @@ EXERCISE = Exercise(
             "log_of_softmax", _loss(losses=_logged_first), twins=(_loss(losses=_taken_first),)
         ).says(*LOG_OF_SOFTMAX),
         mistake("one_too_many", _loss(real=lambda t, lens: _real(t, lens + 1))).says(
-            "Where an item has pads, you count one of them, as `<=` does: a length of 2 keeps "
-            "positions 0, 1 and 2.",
+            "You count a pad of each item that has one: a length of 2 keeps positions 0, 1 and 2.",
             "Which is the last real position of an item of length 2?",
         ),
         mistake("id_0_ignored", _loss(real=lambda t, lens: _real(t, lens) & (t != 0))).says(

@@ -100,8 +100,7 @@ EXERCISE = Exercise(
             "padded_in_front",
             lambda s, pad: (_padded([row.flip(0) for row in s], pad).flip(1), _lengths(s)),
         ).says(
-            "Your pads come before the tokens, but a length counts the real positions from the "
-            "beginning of a row.",
+            "Your pads come before the tokens, but lengths count from the beginning of a row.",
             "Which positions does `length_mask` allow for an item of length 1?",
         ),
         mistake(

@@ -26,8 +26,15 @@ from course_lib.checks.judge.verdict import judge_answer
 from course_lib.exercises import find
 from course_lib.workspace.errors import UsageError
 
-# Modules that torch imports when an optimizer, a gradient or a transform is first used.
-_PUT_OFF = ("torch._dynamo", "torch.fx.experimental.symbolic_shapes", "torch._functorch.apis")
+# Modules that torch imports when an optimizer, a gradient or a transform is first used, and those
+# that the first check of a session imports.
+_PUT_OFF = (
+    "torch._dynamo",
+    "torch.fx.experimental.symbolic_shapes",
+    "torch._functorch.apis",
+    "course_lib.attention",
+    "course_lib.fused",
+)
 _FIRST_OF_SESSION = """
 import time, torch
 started = time.process_time()

@@ -67,7 +67,7 @@ def _named(probe, expected, recorded) -> Problem | None:
         if not named:
             return Cause(
                 f"{box}_missing",
-                f"Your dict has no entry for `{box}`.",
+                f"Your dict names no invariant for `{box}`.",
                 "Are its keys the names in `BUGS`, spelled as there?",
                 "missing",
             )

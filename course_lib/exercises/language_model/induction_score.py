@@ -116,7 +116,7 @@ EXERCISE = Exercise(
         mistake("first_half_counted", _mean(first=-1, counted=lambda n, p: n - p + 1)).says(
             "You also count position period - 1, with its weight on position 0, although nothing "
             "is repeated there yet.",
-            "Which position does the first entry of your diagonal belong to?",
+            "Which position does the first weight that you count belong to?",
         ),
         mistake("divided_by_n", _mean(counted=lambda n, p: n)).says(
             "You divide by the number of all positions instead of those that count.",

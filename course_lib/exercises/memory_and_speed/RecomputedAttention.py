@@ -153,7 +153,7 @@ EXERCISE = Exercise(
             Recomputed.answer({"weights_again": lambda self, s, kept: (s - kept[..., None]).exp()}),
         ).says(
             "For a query that may attend to no key, your `backward` gets NaN weights, such as from "
-            "-inf - (-inf) or 0 / 0, and they reach the gradients of all keys.",
+            "-inf - (-inf) or 0 / 0, and they reach the gradients of the keys.",
             "What do you subtract from the scores of that row, or divide them by?",
         ),
     ),

@@ -205,7 +205,7 @@ def _wrong_attribute(probe: Probe, name: str, value: np.ndarray, got: Recorded |
             "attribute_attached",
             f"`self.{name}` still carries its graph, which keeps intermediate results of the "
             "call in memory.",
-            "How do you store the numbers of a tensor without its graph?",
+            "Must the stored weights be part of the graph, as those for the outputs are?",
         )
     return "attributes", None
 

@@ -25,13 +25,9 @@ class Problem:
 
 @dataclass(frozen=True)
 class Cause(Problem):
-    """A problem whose fact says what the code does. The mistake's id is `name`, or else `id`.
-
-    If it `spreads`, such as state that all calls share, it may cause any other problem.
-    """
+    """A problem whose fact says what the code does. The mistake's id is `name`, or else `id`."""
 
     name: str = ""
-    spreads: bool = False
 
 
 WRONG_VALUES = Problem("wrong_values", "")  # the report adds the numbers

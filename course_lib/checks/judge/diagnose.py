@@ -3,8 +3,8 @@
 import functools
 import itertools
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from course_lib.checks.judge.comparisons import same_record, same_records
 from course_lib.checks.judge.definitions import Exercise, Mistake
@@ -30,8 +30,7 @@ class Explanation:
     """A mistake and the violations it reproduces, as (probe name, aspect).
 
     `probes` are the failing probes that the mistake explains, of `num_failing`. `says_little` means
-    that the results are only words or Python bools, which other mistakes may also give. `beside` is
-    the cause of the other failing probes, if they share one.
+    that the results are only words or Python bools, which other mistakes may also give.
     """
 
     mistake: Mistake
@@ -39,7 +38,6 @@ class Explanation:
     probes: frozenset[str]
     num_failing: int
     says_little: bool = False
-    beside: str = ""
 
     @property
     def num_explained(self) -> int:
@@ -63,7 +61,7 @@ class Answer:
         self._is_mutating = any(aspect == "mutated" for _, aspect in self._failing)
         self._wanted = self._to_explain()
         failing = [name for name, keys in self._wanted.items() if keys]
-        self.failing, self.failing_first = frozenset(failing), failing[:1]
+        self.failing = frozenset(failing)
         self._num_failing = len(failing)
         self._least = max(1, math.ceil(LEAST * len(failing)))
         self._says_little = all(_says_little(outcomes[name][0]) for name in failing)
@@ -81,25 +79,6 @@ class Answer:
             least = found.num_explained
         most = max((len(one.explained) for one in best), default=0)
         return [one for one in best if len(one.explained) == most]
-
-    def parts(self, replays: Replays, must: Collection[str]) -> Iterator[Explanation]:
-        """Yield the mistakes that explain some failing probes, among them `must`.
-
-        Where the answer failed in another way, such a mistake must be right, unless the answer
-        raised an error there.
-        """
-        seen = {name: self._outcomes[name][0] for name in self.failing}
-        if any(map(_says_little, seen.values())):  # these fit by chance
-            return
-        for mistake, replayed in replays:
-            found = self._explanation(mistake, replayed, 1, must)
-            if found and not any(
-                violation.aspect in _NUMBERS
-                for name in self.failing - found.probes
-                if seen[name].raised is None
-                for violation in replayed[name][1]
-            ):
-                yield found
 
     def may_make(self, replayed: Outcomes) -> bool:
         """Return whether a mistake is right on the first problems on which the answer is right."""
@@ -126,10 +105,8 @@ class Answer:
 
         return {name: places[name] for name in sorted(places, key=order)}
 
-    def _explanation(
-        self, mistake: Mistake, replayed: Outcomes, least: int, must: Collection[str] = ()
-    ) -> Explanation | None:
-        """Return what a mistake explains, or None if fewer than `least` probes or not `must`."""
+    def _explanation(self, mistake: Mistake, replayed: Outcomes, least: int) -> Explanation | None:
+        """Return what a mistake explains, or None if it explains fewer than `least` probes."""
         explained: set[tuple[str, str]] = set()
         probes = set(self.failing)
         for name, wanted in self._wanted.items():
@@ -141,7 +118,7 @@ class Answer:
             explained |= same
             if wanted - same:
                 probes.remove(name)
-            if len(probes) < least or (name in must and name not in probes):
+            if len(probes) < least:
                 return None
         # If the answer's only fault is that it changes its arguments, this also causes wrong
         # gradients. Another mistake must not be named for them.
@@ -272,21 +249,20 @@ def _replays(exercise: Exercise, seed: str, which: Callable) -> Replays:
 
 
 def explain(
-    exercise: Exercise, seed: str, student: Outcomes, causes: Mapping[str, frozenset[str]]
+    exercise: Exercise, seed: str, student: Outcomes, caused: Collection[str]
 ) -> list[Explanation]:
     """Return the known mistakes that give the student's numbers on the most failing probes.
 
     These are the mistakes that explain all failing probes and give the same numbers. If there are
-    none, return one that any exercise allows, or a pair that changes different steps. Otherwise,
-    return two that explain all failing probes between them, or one if the other failing probes
-    share a cause (`causes` holds the probes of each). Otherwise, return those that explain at least
-    `LEAST` of the failing probes.
+    none, and `caused`, the probes that one `Cause` explains, leave some unexplained, return one
+    that any exercise allows, or a pair that changes different steps. Otherwise, return those that
+    explain the same probes, at least `LEAST` of the failing ones.
     """
     answer = Answer(prepare(exercise, seed), student)
     known = _replays(exercise, seed, _known)
     if whole := answer.explanations(known, whole=True):
         return whole
-    if causes and answer.failing == frozenset().union(*causes.values()):
+    if answer.failing.issubset(caused):
         return []
     if whole := answer.explanations(_replays(exercise, seed, in_any), whole=True):
         return whole[:1]
@@ -296,35 +272,7 @@ def explain(
         if whole := answer.explanations(pairs, whole=True):
             return whole[:1]
     found = answer.explanations(known)
-    for part in answer.parts(_any(exercise, seed), answer.failing_first):
-        left = answer.failing - part.probes
-        for cause, probes in causes.items():
-            if left <= probes:
-                return [replace(part, beside=cause)]
-        for other in answer.parts(_any(exercise, seed), left):
-            return sorted((part, other), key=lambda one: -one.num_explained)
-    for cause, probes in causes.items():
-        for part in answer.parts(_any(exercise, seed), answer.failing - probes):
-            return [replace(part, beside=cause)]
     return [one for one in found if one.probes == found[0].probes]
-
-
-def _any(exercise: Exercise, seed: str) -> Replays:
-    """Return the exercise's mistakes, then those of any exercise."""
-    yield from _replays(exercise, seed, _known)
-    yield from _replays(exercise, seed, in_any)
-
-
-def named(explanations: Sequence[Explanation]) -> str:
-    """Return the ids of the mistakes that explain the failing probes between them."""
-    ids = dict.fromkeys(
-        id
-        for one in explanations
-        if one is explanations[0] or one.probes != explanations[0].probes
-        for id in (one.mistake.id, one.beside)
-        if id
-    )
-    return "+".join(ids)
 
 
 def _known(exercise: Exercise) -> Sequence[Mistake]:

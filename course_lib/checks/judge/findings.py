@@ -120,8 +120,6 @@ def findings_of(
     explained = {key for found in explanations for key in found.explained}
     left = [v for v in violations if (v.probe.name, v.aspect) not in explained]
     known = {mistake.id for mistake in exercise.mistakes}
-    if any(spreads(v.problem) and name_of(v.problem) == cause for v in left):
-        left = [v for v in left if spreads(v.problem)]
     if any(v.problem.id in known for v in left):  # a probe for a single mistake found it
         left = [v for v in left if v.problem.id not in _UNNAMED]
     if any(v.problem.id == "extra_parameters" for v in left):  # their values are random
@@ -171,7 +169,7 @@ def findings_of(
         if cause and name_of(problem) == cause and violation.aspect not in HYGIENE:
             failing = by_probe(v for v in violations if v.aspect not in HYGIENE).values()
             share = sum(any(name_of(v.problem) == cause for v in about) for about in failing)
-            if share < len(failing) and not spreads(problem):
+            if share < len(failing):
                 message = f"On {share} of the {len(failing)} inputs that fail, {_inside(message)}"
         message += _NUMBERS_RIGHT if violation.aspect == "kind" and not elsewhere else ""
         hint = problem.hint or _POINTERS.get(violation.aspect, "")
@@ -192,11 +190,6 @@ def name_of(problem: Problem) -> str | None:
     return (problem.name or problem.id) if isinstance(problem, Cause) else None
 
 
-def spreads(problem: Problem) -> bool:
-    """Return whether the problem may cause any other problem."""
-    return isinstance(problem, Cause) and problem.spreads
-
-
 def _of_another_input(sentence: str) -> str:
     """Return a sentence with numbers of an input that the report does not show."""
     return f"On another input, {_inside(sentence)}"
@@ -212,7 +205,7 @@ def _named(explanations: list[Explanation], part: str) -> list[Finding]:
     findings = []
     for one in explanations[:2]:
         message = one.mistake.message
-        if findings and one.probes == explanations[0].probes:
+        if findings:
             message = f"Another mistake gives the same numbers: {message}"
         elif not one.is_whole:
             message = (

@@ -9,14 +9,13 @@ import torch
 
 from course_lib.checks.judge.comparisons import Problem
 from course_lib.checks.judge.definitions import Exercise
-from course_lib.checks.judge.diagnose import LEAST, explain, named
+from course_lib.checks.judge.diagnose import LEAST, explain
 from course_lib.checks.judge.example import Example, example_of
 from course_lib.checks.judge.findings import (
     by_probe,
     findings_of,
     name_of,
     notes_of,
-    spreads,
 )
 from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.judge.report import Report
@@ -126,12 +125,13 @@ def _judge_all(
     tally, notes = exercise.tally(prepared, outcomes), notes_of(seen)
     if not violations:
         return Report.on(exercise, "correct", 1.0, tally=tally, notes=notes)
-    causes, mistake = _causes_of(violations, prepared[0][0].name)
+    mistake, caused = _cause_of(violations)
     explanations = []
     if observe_more is not None:
         complete = {name: outcome for name, outcome in outcomes.items() if name in seen}
-        explanations = explain(exercise, seed, complete, causes)
-    mistake = named(explanations) or mistake
+        explanations = explain(exercise, seed, complete, caused)
+    if explanations:
+        mistake = explanations[0].mistake.id
     score, parts = score_of(exercise, prepared, outcomes, extra)
     about = exercise, violations, explanations, prepared, observe_more
     findings, shown = findings_of(*about, mistake or "")
@@ -152,37 +152,27 @@ def _judge_all(
     )
 
 
-def _causes_of(
-    violations: Sequence[Violation], first_probe: str
-) -> tuple[dict[str, frozenset[str]], str | None]:
-    """Return the failing problems of each `Cause`, and the name of the cause that all share.
+def _cause_of(violations: Sequence[Violation]) -> tuple[str | None, frozenset[str]]:
+    """Return the name of the `Cause` of at least `LEAST` of the failing problems, and these.
 
-    If two causes share all failing problems, or one most of them, these are the name. A cause that
-    spreads explains all problems unless the first one, which nothing precedes, fails, too. Skip
-    problems that follow from extra parameters. If some call is correct except that it changes its
-    arguments, also skip other problems of calls that do so.
+    Skip problems that follow from extra parameters. If some call is correct except that it changes
+    its arguments, also skip other problems of calls that do so.
     """
     found = by_probe(violations)
-    spreading = [v.problem.id for v in violations if spreads(v.problem)]
-    if spreading and first_probe not in found:
-        return {}, spreading[0]
     is_right_once = any({v.aspect for v in about} == {"mutated"} for about in found.values())
     first = ("parameters", "mutated") if is_right_once else ("parameters",)
-    causes: dict[str, frozenset[str]] = {}
-    several: list[str | None] = []
-    for probe, about in found.items():
-        names = [name_of(v.problem) for v in [v for v in about if v.aspect in first] or about]
-        several += [name for name in names if name not in several]
-        if names[0] and set(names) == {names[0]}:
-            causes[names[0]] = causes.get(names[0], frozenset()) | {probe}
-    if len(several) <= 2 and None not in several:
-        return causes, "+".join(filter(None, several))
     # Neglected hygiene must not hide another mistake.
-    serious = {v.probe.name for v in violations if v.aspect not in HYGIENE}
-    causes = {name: probes & serious for name, probes in causes.items() if probes & serious}
-    found = serious or found
+    serious = {v.probe.name for v in violations if v.aspect not in HYGIENE} or found.keys()
+    causes: dict[str, set[str]] = {}
+    for probe in serious:
+        about = [v for v in found[probe] if v.aspect in first] or found[probe]
+        names = {name_of(v.problem) for v in about}
+        if len(names) == 1 and (name := names.pop()):
+            causes.setdefault(name, set()).add(probe)
     most = max(causes, key=lambda name: len(causes[name]), default="")
-    return causes, most if len(causes.get(most, ())) >= LEAST * len(found) else None
+    if len(causes.get(most, ())) < LEAST * len(serious):
+        return None, frozenset()
+    return most, frozenset(causes[most])
 
 
 def _still_a_stub(exercise: Exercise, subject: Subject | None, first: Observation) -> Report | None:

@@ -85,7 +85,6 @@ def _apart(probe, expected, recorded) -> Problem | None:
         "A cache returns other outputs for the same query after only another cache was filled.",
         "Do both caches use a name of the class or a default argument, or does `attend` change "
         "its cache?",
-        spreads=True,
     )
 
 

@@ -58,7 +58,7 @@ def through_attention_with_identity_values(scores, valid_lens=None, mask=None):
     return weights.masked_fill(empty, 0.0)
 
 
-@wrong("empty_row_uniform")
+@wrong("input_mutated")
 def textbook(scores, valid_lens=None, mask=None):
     if valid_lens is None and mask is None:
         return F.softmax(scores, dim=-1)

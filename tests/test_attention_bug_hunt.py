@@ -16,6 +16,8 @@ from course_lib.authoring.lesson_tree import LessonTree
 from course_lib.authoring.release import release_files
 from course_lib.authoring.variants import faulty_answers, variants
 from course_lib.checks import exercises, grade
+from course_lib.checks.judge.prepare import prepare
+from course_lib.checks.observe.call import materialise
 from course_lib.checks.observe.lessons.broken_modules import BUGS, INVARIANTS, Sound
 from course_lib.checks.observe.lessons.hidden_modules import HIDDEN, build
 from course_lib.exercises._student_tests import DESCRIBED
@@ -36,6 +38,19 @@ LENS = torch.tensor([3, 1, 2])
 
 def agree(a, b):
     return bool(torch.allclose(a, b, rtol=1e-6, atol=1e-6))
+
+
+@pytest.mark.parametrize("name", [*TESTS, "is_permutation_equivariant", "is_causal"])
+def test_no_hidden_object_has_an_output_above_100(name):
+    exercise = exercises()[name]
+    for probe, _ in prepare(exercise, "any"):
+        objects, inputs = [], []
+        for key, value in probe.args.items():
+            made = materialise(value, probe.dtype)
+            (objects if key.startswith("object_") else inputs).append(made)
+        for each in objects:
+            outputs = each(*inputs)
+            assert not outputs.abs().max() > 100, (probe.name, each)  # a NaN is not above 100
 
 
 # ---------------------------------------------------------------- the table of the oracle

@@ -670,8 +670,7 @@ assert change.abs().max() < 1e-4
 # $(1, 2, 4)$ to $(4, 1, 2)$. The outputs $(-1, -2, 3)$ become $(3, -1, -2)$, rotated as well. Now
 # swap the first two to get $(2, 1, 4)$. The outputs are $(1, -3, 2)$, not $(-2, -1, 3)$. So a
 # rotation alone proves nothing. Test a swap of two neighbors and a rotation, because all other
-# permutations can be composed from them. (Passing at one input `x` is still not a proof for all
-# inputs.)
+# permutations can be composed from them. (Passing at one `x` proves nothing about others.)
 
 # %% [markdown]
 # ### Exercise: `is_permutation_equivariant`
@@ -680,8 +679,8 @@ assert change.abs().max() < 1e-4
 #   `(B, n, D)`.
 # - **Returns** a Python `bool`: True if every item's outputs move along with its positions.
 #
-# Outputs that agree within 1e-5 count as equal. A difference of 0.01 in any entry, of either
-# sign, is too large. nan is not equal to anything.
+# No output exceeds 100. Outputs that agree within 1e-5 count as equal. A difference of 0.01 in any
+# entry, of either sign, is too large. nan is not equal to anything.
 #
 # **Worked example.** At $((1, 0), (2, -1), (0, 2))$ the result is True for `fn = lambda x: 2 * x`,
 # and False for `lambda x: x.cumsum(1)` and for `lambda x: x.sort(1).values`.

@@ -306,11 +306,11 @@ for invariant, statement in INVARIANTS.items():
 # $(1/4, 3/4, 0)$.
 #
 # Now write tests for three invariants. The check runs each of them on dozens of hidden modules, and
-# counts how many broken ones the test catches and how many correct ones it rejects. In all three
-# tests,
+# counts the broken ones that it catches and the correct ones that it rejects. In all three,
 #
+# - no output exceeds 100;
 # - outputs that agree within 1e-5 count as equal;
-# - a difference of a hundredth counts as unequal, wherever it is and whatever its sign;
+# - a difference of a hundredth counts as unequal, wherever it is, of either sign;
 # - nan is not equal to anything;
 # - the test changes neither the mode of the module nor the state of torch's global generator;
 # - the result is a Python `bool`.

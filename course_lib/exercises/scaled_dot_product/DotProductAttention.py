@@ -70,6 +70,9 @@ def _edges(rng) -> list[Probe]:
     return [
         edge("empty_mask", **problem((2,), 3, 4, 5, 2, mask=nothing), **_module()).says(EMPTY),
         edge("empty_by_both", **problem((2,), 3, 4, 5, 2, [2, 4], late), **_module()).says(EMPTY),
+        edge("four_axes", **problem((2, 3), 2, 4, 5, 6, [3, 1]), **_module()).says(
+            "Like the function, the module must accept any number of leading axes."
+        ),
         edge("float32", **problem((2,), 3, 5, 4, 6, [3, 4]), **_module(0.1), **FLOAT32).says(
             "Float32 inputs must work and give float32 outputs."
         ),

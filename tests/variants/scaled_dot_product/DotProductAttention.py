@@ -148,6 +148,9 @@ MaskAsTorchsLayerWantsIt = but(
     "mask_inverted",
     weigh=lambda self, s, lens, m: masked_softmax(s, lens, None if m is None else ~m),
 )
+ThreeAxesOnly = but(
+    score=lambda self, q, k: torch.bmm(q, k.transpose(1, 2)) / math.sqrt(q.shape[-1]),
+)
 EmptyMaskIgnored = but(
     weigh=lambda self, s, lens, m: masked_softmax(s, lens, m if m is None or m.any() else None)
 )

@@ -256,21 +256,15 @@ def _fits(data: np.ndarray) -> bool:
 
 def with_numbers(exercise: Exercise, violation: Violation) -> str:
     """Return the message of a violation, with the first entry that differs if there is one."""
-    message, wrong, right = violation.problem.message, "", []
+    message = violation.problem.message
     if violation.problem.id not in ("wrong_values", "wrong_gradient", "attribute_values"):
         return message
     for name, want, got, tolerance in _parts_of(exercise, violation):
         if want is None or isinstance(want, str) or got.data is None:
             continue
-        words = entry_that_differs(np.asarray(want), got.data, tolerance)
-        named = name if " " in name else f"`{name}`"
-        if not words:
-            right.append(named)
-        elif not wrong:
+        if words := entry_that_differs(np.asarray(want), got.data, tolerance):
+            named = name if " " in name else f"`{name}`"
             is_one = words.startswith("it ")
             wrong = f"Your {named} {words[3:]}." if is_one else f"In your {named}, {words}."
-    if wrong and right:
-        *first, last = right
-        both = f"{', '.join(first)} and {last} are" if first else f"{last} is"
-        wrong += f" (On this input, {both} correct.)"
-    return f"{message} {wrong}".strip()
+            return f"{message} {wrong}".strip()
+    return message

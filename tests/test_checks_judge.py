@@ -259,19 +259,6 @@ def of_sizes(*sizes, **more):
     return exercise(probes=lambda rng: probes, mistakes=mistakes, **more)
 
 
-def test_a_mistake_is_named_if_it_explains_three_quarters_of_the_failures():
-    def wrong(x):
-        return (3 if x.numel() > 3 else 5) * x
-
-    report = judge_answer(of_sizes(2, 4, 5, 6), wrong)
-    assert report.mistake == "large"
-    assert report.findings[0].message == (
-        "On 3 of the 4 inputs that fail, your results show exactly this mistake: "
-        "Large ones are wrong."
-    )
-    assert judge_answer(of_sizes(2, 4, 5), wrong).mistake is None
-
-
 def test_neglected_hygiene_does_not_hide_an_unknown_mistake():
     def draws(x):
         torch.rand(1)

@@ -15,7 +15,8 @@ from course_lib import masked_softmax
 from course_lib.checks import exercises, grade
 from course_lib.checks.judge.comparisons import in_digits
 from course_lib.checks.judge.definitions import Mistake, Returned
-from course_lib.checks.judge.example import MARK, _beside
+from course_lib.checks.judge.example import _beside
+from course_lib.checks.judge.in_text import MARK
 from course_lib.checks.judge.score import shares_of
 from course_lib.checks.judge.verdict import judge_answer
 from course_lib.checks.observe.probe import Probe, tensor

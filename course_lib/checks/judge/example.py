@@ -16,7 +16,6 @@ from course_lib.checks.judge.comparisons import (
 from course_lib.checks.judge.definitions import Exercise
 from course_lib.checks.judge.html import folded, listing, numbers_beside, paragraph
 from course_lib.checks.judge.in_text import (
-    MARK,
     SMALL,
     assignment,
     in_columns,
@@ -44,6 +43,7 @@ class Beside:
     yours: tuple[tuple[str, ...], ...]
     expected: tuple[tuple[str, ...], ...] = ()
     all_differ: bool = False
+    is_wrong: bool = True
 
     def tables(self) -> dict[str, tuple[tuple[str, ...], ...]]:
         """Return the rows by their caption."""
@@ -203,7 +203,7 @@ def example_of(exercise: Exercise, violation: Violation) -> Example:
                 others.append((f"{name} by the definition", probe.raises or str(want)))
             else:
                 results.append(_beside(name, want, got, tolerance))
-    wrong = [result for result in results if any(MARK in n for row in result.yours for n in row)]
+    wrong = [result for result in results if result.is_wrong]
     if violation.aspect != "gradients":  # skip correct gradients, too
         wrong = wrong or results
     elif wrong and probe.grad_outputs is not None and "grad_outputs" not in probe.inputs():
@@ -239,12 +239,12 @@ def _beside(name: str, expected: Any, got: Recorded, tolerance: float) -> Beside
     wrong = differing(expected, data, tolerance)
     if not _fits(data):
         if not wrong.any():
-            return Beside(f"{name}, {data.size} numbers, none of them wrong", ())
+            return Beside(f"{name}, {data.size} numbers, none of them wrong", (), is_wrong=False)
         place = tuple(int(i) for i in np.argwhere(wrong)[0])
         name = f"{name}[{', '.join(map(str, place))}]"
         data, expected, wrong = (np.asarray(part[place]) for part in (data, expected, wrong))
     yours, theirs = told_apart(data, expected, wrong)  # if all differ, only the first is marked
-    return Beside(name, yours, theirs, bool(wrong.size > 1 and wrong.all()))
+    return Beside(name, yours, theirs, bool(wrong.size > 1 and wrong.all()), bool(wrong.any()))
 
 
 def _fits(data: np.ndarray) -> bool:
@@ -259,12 +259,19 @@ def with_numbers(exercise: Exercise, violation: Violation) -> str:
     message = violation.problem.message
     if violation.problem.id not in ("wrong_values", "wrong_gradient", "attribute_values"):
         return message
+    named, words = wrong_part(exercise, violation) or ("", "")
+    if words:
+        is_one = words.startswith("it ")
+        wrong = f"Your {named} {words[3:]}." if is_one else f"In your {named}, {words}."
+        message = f"{message} {wrong}".strip()
+    return message
+
+
+def wrong_part(exercise: Exercise, violation: Violation) -> tuple[str, str] | None:
+    """Return the name of the first result that differs, and which of its entries does, or None."""
     for name, want, got, tolerance in _parts_of(exercise, violation):
         if want is None or isinstance(want, str) or got.data is None:
             continue
         if words := entry_that_differs(np.asarray(want), got.data, tolerance):
-            named = name if " " in name else f"`{name}`"
-            is_one = words.startswith("it ")
-            wrong = f"Your {named} {words[3:]}." if is_one else f"In your {named}, {words}."
-            return f"{message} {wrong}".strip()
-    return message
+            return name if " " in name else f"`{name}`", words
+    return None

@@ -9,7 +9,7 @@ import numpy as np
 from course_lib.checks.judge.comparisons import Cause, Problem
 from course_lib.checks.judge.definitions import Exercise
 from course_lib.checks.judge.diagnose import Explanation
-from course_lib.checks.judge.example import importance, shown_first, with_numbers
+from course_lib.checks.judge.example import importance, shown_first, with_numbers, wrong_part
 from course_lib.checks.judge.report import Finding
 from course_lib.checks.judge.shrink import Observer, try_shrink
 from course_lib.checks.judge.violations import HYGIENE, Prepared, Violation
@@ -20,17 +20,14 @@ _UNNAMED = ("wrong_values", "not_a_number", "attribute_values")
 _NUMBERS_RIGHT = " On this input, its value is correct."
 _OF_THE_VALUES = ("wrong_values", "precision_lost")
 _OF_THE_EDGES = (*_OF_THE_VALUES, "not_a_number", "wrong_shape", "raised")
+# Causes whose facts are about one input. Those of other problems always are.
 _ABOUT_ONE_INPUT = (
-    "raised",
     "dtype_changed",
     "no_error",
     "other_error",
-    "wrong_shape",
-    "not_a_number",
-    "precision_lost",
-    "items_differ",
-    "not_the_best",
-    "training_error_minimised",
+    "spent_peak",
+    "spent_kept",
+    "spent_functions",
 )
 _NOTHING_KNOWN = "Your result differs from the one that the definition gives."
 _POINTERS = {
@@ -159,10 +156,13 @@ def findings_of(
             continue
         said |= ids
         failure = failures.say(violation, left)
-        elsewhere = failures.is_elsewhere(failure)
+        problem, elsewhere = failure.problem, failures.is_elsewhere(failure)
         message = problem.message if elsewhere else with_numbers(exercise, failure)
-        if elsewhere and (not message or problem.id in _ABOUT_ONE_INPUT):
-            message = _of_another_input(message or _NOTHING_KNOWN)
+        if elsewhere and not message:
+            wrong = wrong_part(exercise, failure) if len(exercise.returns) > 1 else None
+            message = _NOTHING_KNOWN + (f" Look at {wrong[0]}." if wrong else "")
+        if elsewhere and (not isinstance(problem, Cause) or problem.id in _ABOUT_ONE_INPUT):
+            message = _of_another_input(message)
         if problem.id in (_OF_THE_EDGES if violation.part == "edges" else _OF_THE_VALUES):
             message = f"{failures.case_of(failure)} {message}".strip()
         message = message or _NOTHING_KNOWN

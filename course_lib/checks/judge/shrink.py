@@ -48,8 +48,6 @@ def try_shrink(
     probes = [p for p in alike[:_MOST_PROBES] if not p.raises and p.scenario not in STATISTICS]
     if first.aspect not in _ASPECTS or not probes:
         return None
-    if first.probe.num_inputs <= SMALL_ENOUGH:
-        return None
     in_backward = first.seen.raised is not None and first.seen.raised.phase == "backward"
     if first.aspect != "gradients" and not in_backward:  # gradients are slow
         probes = [replace(probe, grad_outputs=None) for probe in probes]
@@ -83,6 +81,8 @@ def try_shrink(
                         return found
         return None
 
+    if first.probe.num_inputs <= SMALL_ENOUGH:
+        return first_that_fails([_as_printed(first.probe)])
     tiny = [_rounded(candidate) for probe in probes for candidate in _sliced(probe)]
     if found := first_that_fails(sorted(tiny, key=lambda candidate: candidate.num_inputs)):
         return found
@@ -99,7 +99,7 @@ def try_shrink(
             best = small
         if best and best.probe.num_inputs <= _READABLE:
             break
-    return best
+    return first_that_fails([_as_printed((best or first).probe)]) or best
 
 
 def _is_same(found: Violation, first: Violation) -> bool:
@@ -163,6 +163,16 @@ def _rounded(probe: Probe) -> Probe:
         return np.clip(np.rint(value), -1, 2).astype(value.dtype) + 0.0
 
     return _changed(probe, rounded, f"{probe.name}_rounded")
+
+
+def _as_printed(probe: Probe) -> Probe:
+    """Return the probe with three decimals, so that a reader can check the result."""
+
+    def rounded(name: str, value: Any) -> Any:
+        is_float = isinstance(value, np.ndarray) and value.dtype.kind == "f"
+        return np.round(value, 3) if is_float else value
+
+    return _changed(probe, rounded, f"{probe.name}_as_printed")
 
 
 def _sliced(probe: Probe) -> list[Probe]:

@@ -86,9 +86,10 @@ def _of_a_call_that_returned(
 ) -> Iterator[Found]:
     extra = sorted(set(seen.parameters or ()) - set(probe.state))
     if probe.construct is not None and extra:
-        given = text_of_options(probe.construct)
-        message = f"Built with {given}, the module has parameters beyond the ones asked for: "
-        message += f"{', '.join(extra)}."
+        message = (
+            f"The module has parameters beyond the ones asked for, such as {', '.join(extra)} if "
+            f"built with {text_of_options(probe.construct)}."
+        )
         hint = "Which lines make them, and in which cases does the statement ask for them?"
         yield "parameters", Cause("extra_parameters", message, hint)
     yield from _of_the_outputs(exercise, probe, expected, seen)

@@ -48,7 +48,7 @@ def _probes(rng) -> list[Probe]:
             "One query, one key and one feature must keep their axes."
         ),
         edge("large_scores", **large).says(
-            "The weights must exist even where exp(score) is too large for a number, or is 0 for "
+            "The weights must be right even where exp(score) is too large for a number, or 0 for "
             "all keys of a query."
         ),
         edge("float32", **problem((2,), 3, 4, 2, 5), **FLOAT32).says(

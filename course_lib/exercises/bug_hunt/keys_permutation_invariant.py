@@ -89,9 +89,9 @@ EXERCISE = Exercise(
     tally=student_tests.of_modules,
     mistakes=(
         mistake("only_a_flip", _permuting(_flip)).says(
-            "You only reverse the keys. Keys in the middle stay in the middle, so a module that "
-            "prefers them passes.",
-            "Which order moves a key out of the middle?",
+            "You only reverse the keys. Those in the middle stay there, and neighbors stay "
+            "neighbors, so a module that depends on either passes.",
+            "What does a reversal leave as it was, and which orders change that?",
         ),
         mistake("neighbors_kept", _permuting(_roll), twins=(_all_rotations,)).says(
             "In each of your orders, every key keeps its neighbors in a circle, so a module that "

@@ -156,8 +156,8 @@ EXERCISE = Exercise(
             _model(lambda q, k: q.dtype != torch.float16 and (q + k).abs().max() <= 80),
             twins=(_model(lambda q, k: max(q.max(), k.max()) <= _limit(q.dtype)),),
         ).says(
-            "Your guard tests the sums q + k, or no negative numbers. For q = -60 and k = 60 the "
-            "sum is 0, and exp(-2q) is still too large for float32.",
+            "Your guard lets very negative numbers through: it tests the sums q + k, or has no "
+            "lower limit. At q = -45, exp(-2q) is already too large for float32.",
             "Which numbers enter the two exponentials, and can each of them be too large?",
         ),
         mistake("factor_2_missing", _model(factor=1)).says(

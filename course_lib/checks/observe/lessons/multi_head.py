@@ -7,7 +7,13 @@ from course_lib.checks.observe.lessons.sequence_functions import (
     nudged,
     rounding,
 )
-from course_lib.checks.observe.scenarios import BUILDERS, builder, scenario, without_last_digits
+from course_lib.checks.observe.scenarios import (
+    BUILDERS,
+    NotAsRequested,
+    builder,
+    scenario,
+    without_last_digits,
+)
 
 
 @scenario
@@ -28,7 +34,14 @@ def load_weights(target, probe, args, kwargs):
             for parameter in mha.parameters():
                 parameter.fill_(7.0)
     inputs = given["queries"], given["keys"], given["values"]
-    outputs, weights = reference(*inputs, average_attn_weights=False)
+    try:
+        outputs, weights = reference(*inputs, average_attn_weights=False)
+    except Exception as error:
+        raise NotAsRequested(
+            f"After your function, `reference` raises {type(error).__name__} when it is called: "
+            f"{' '.join(str(error).split())}",
+            "What are the shape and the dtype of each parameter before your call, and after it?",
+        ) from error
     return outputs, weights, source, trainable, changed
 
 

@@ -148,7 +148,7 @@ def _is_large(data: np.ndarray) -> bool:
 def shown_first(violation: Violation) -> tuple[int, ...]:
     """Rank plain calls first, values before edge cases, and then small inputs without weights."""
     probe, (part, is_special, *rest) = violation.probe, importance(violation)
-    is_rare = probe.scenario != "call", probe.dtype is not None
+    is_rare = probe.scenario != "call", probe.dtype is not None, probe.compare != "close"
     return *is_rare, part, is_special, probe.size > SMALL, bool(probe.state), *rest
 
 

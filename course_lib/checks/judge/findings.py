@@ -136,7 +136,8 @@ def findings_of(
 
     def order(v: Violation) -> tuple:
         named = v.problem.id in known or (cause and name_of(v.problem) == cause)
-        return not named, _rank(v, unchanged), v.problem.id in _UNNAMED, shown_first(v)
+        is_error = v.aspect == "raised" and not name_of(v.problem)  # it may follow from the others
+        return not named, _rank(v, unchanged), is_error, v.problem.id in _UNNAMED, shown_first(v)
 
     left.sort(key=order)
     said = {finding.id for finding in findings}

@@ -30,9 +30,7 @@ ONLY_THREE_AXES = (
     "Which step assumes three axes, such as the letters of an einsum, `torch.bmm`, or axes counted "
     "from the left?",
 )
-NOT_TURNED = (
-    "What does `torch.arange(6).reshape(2, 3)` become with `.reshape(3, 2)`, and what with `.mT`?"
-)
+NOT_TURNED = "What does `torch.arange(6).reshape(2, 3)` become with `.reshape(3, 2)`, row by row?"
 
 
 def _with_the_first_of_b(a, b) -> torch.Tensor:

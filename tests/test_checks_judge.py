@@ -102,8 +102,8 @@ class Forgets(Multiply):
 
 def test_the_message_names_the_parameters_and_their_shapes():
     for answer, said in {
-        Renamed: "`named_parameters()` does not list `W` (2, 2); it lists `V` (2, 2) instead.",
-        Missing: "`named_parameters()` does not list `W` (2, 2).",
+        Renamed: "`named_parameters()` does not list `W`; it lists `V` instead.",
+        Missing: "`named_parameters()` does not list `W`.",
         Narrow: "The parameter `W` must have shape (2, 2); yours has (2, 3).",
     }.items():
         assert judge_answer(multiplication(), answer).findings[0].message == said

@@ -111,7 +111,7 @@ def _nearly(expected: np.ndarray, data: np.ndarray) -> Problem | None:
         return None
     return Problem(
         "precision_lost",
-        f"Your numbers agree to about {int(-np.log10(error))} digits only.",
+        f"Your largest error is small, about {error:.1g} times the largest number.",
         "Does a step overflow, round, add a small constant, or compute in a smaller dtype?",
     )
 

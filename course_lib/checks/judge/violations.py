@@ -67,7 +67,7 @@ def find_violations(
             "ending in `_`)?",
         )
         found.append(("mutated", problem))
-    if probe.raises:
+    if probe.raises and not (seen.raised and seen.raised.phase == "inject"):
         found.append(("raised", _expected_error(probe, seen)))
     elif seen.raised is not None:
         found.append(("raised", _raised_problem(probe, seen, seen.raised)))
@@ -410,13 +410,13 @@ def _missing_parameter(probe: Probe, seen: Observation) -> Problem:
     wanted = {name: tuple(np.shape(data)) for name, data in probe.state.items()}
     found = seen.parameters or {}
 
-    def listed(shapes: dict[str, tuple]) -> str:
-        first = ", ".join(f"`{n}` {shape}" for n, shape in list(shapes.items())[:4])
-        return first + f" and {len(shapes) - 4} more" * (len(shapes) > 4)
+    def listed(names: list[str]) -> str:
+        first = ", ".join(f"`{name}`" for name in names[:4])
+        return first + f" and {len(names) - 4} more" * (len(names) > 4)
 
     if missing_names := [name for name in wanted if name not in found]:
-        missing = listed({name: wanted[name] for name in missing_names})
-        yours = {name: shape for name, shape in found.items() if name not in wanted}
+        missing = listed(missing_names)
+        yours = [name for name in found if name not in wanted]
         instead = f"; it lists {listed(yours)} instead" if yours else ""
         same_shapes = sorted(found.values()) == sorted(wanted.values())
         return Cause(

@@ -126,10 +126,9 @@ def _as_it_was(probe, expected, recorded) -> Problem | None:
     logits, changes = recorded.items.values()
     if changes.text == "nothing":
         return close(probe, expected[0], logits)
-    where = "Inside" if probe.inputs()["model_runs"].startswith("inside") else "After"
     return Cause(
         "left_over",
-        f"{where} the `with`, this is not as it must be: {changes.text}.",
+        f"{probe.says} But look at {changes.text}.",
         "Which line causes this? Can it work on a copy, or do you undo only that change, and what "
         "happens to an error?",
     )

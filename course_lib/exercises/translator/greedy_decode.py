@@ -141,8 +141,8 @@ EXERCISE = Exercise(
                 _decoder(is_over=lambda ended: False),
             ),
         ).says(
-            "Your translations have the wrong number of words: at most `max_len` are allowed, and "
-            "none once all have ended.",
+            "Your result has the wrong number of columns: it must be as wide as the longest "
+            "translation, which has at most `max_len` words.",
             "How many columns does your result have, and how many words the longest translation?",
         ),
     ),

@@ -80,6 +80,8 @@ def test_points_by_part_add_up_to_the_points(most):
         assert sum(one for one, _ in pairs) == pytest.approx(report.points) and report.points < most
         assert sum(of for _, of in pairs) == pytest.approx(most)
         assert all(one <= of for one, of in pairs)
+        if min(kept) < 1:
+            assert all(one == of for (one, of), part in zip(pairs, kept, strict=True) if part == 1)
 
 
 def test_a_bar_can_be_told_from_light_and_dark_backgrounds_by_the_contrast_of_wcag():

@@ -73,7 +73,7 @@ def at_the_largest(make: Callable[[float], Mapping]) -> list[Probe]:
     """Put the largest numbers of each dtype where they have no effect, with `make(size)`."""
     return [
         edge(f"largest_{dtype}", **make(largest), dtype=dtype).says(
-            f"In {dtype}, too, finite masked numbers must have no effect at any size."
+            f"In {dtype}, too, masked numbers of any finite size must have no effect."
         )
         for dtype, largest in _LARGEST.items()
     ]

@@ -50,8 +50,8 @@ def mistakes_of_comparisons(make: Callable[..., Callable]) -> tuple[Mistake, ...
                 lambda a, b: not ((a - b).abs() > 0.1).any(),
             ),
         ).says(
-            "Your comparison lets some errors pass: they are small, or they cancel in a sum or a "
-            "mean, or only one sign of them is noticed.",
+            "Your comparison lets some errors pass: small ones, ones that cancel in a sum or a "
+            "mean, or all those of one sign.",
             "How wrong can one output be, in either direction, and still pass?",
         ),
     )
@@ -118,9 +118,11 @@ def judged(probe: Probe, expected, recorded) -> Problem | None:
     return None
 
 
-_WHY_ACCEPTED = "Does any of your calls show it? If so, what does your comparison return there?"
+_WHY_ACCEPTED = (
+    "Do any of your calls expose the fault? If so, what does your comparison return there?"
+)
 _WHY_REJECTED = (
-    "What differs between the calls that you compare, and which entries of their results?",
+    "What differs between the calls, and which entries of their results do you compare?",
     "How far apart may two numbers be if they are equal except for rounding?",
 )
 

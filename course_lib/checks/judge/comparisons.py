@@ -204,7 +204,7 @@ def _hoeffding(count: int) -> float:
 _DROPOUT = {
     "missing": Cause(
         "dropout_missing",
-        "In train mode dropout does not reach the outputs: they are those of eval mode.",
+        "In train mode dropout does not affect the outputs: they equal those of eval mode.",
         "Where does `dropout` enter, and does it ask for `self.training`?",
     ),
     "output": Cause(
@@ -226,7 +226,7 @@ _DROPOUT = {
     "kept": Cause(
         "dropout_keeps_p",
         "The kept weights are divided by `dropout`, which is the probability of dropping a weight.",
-        "With which probability is a weight kept?",
+        "With what probability is a weight kept?",
     ),
     "twice": Cause(
         "dropout_twice",

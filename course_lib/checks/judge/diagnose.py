@@ -81,7 +81,7 @@ class Answer:
         return [one for one in best if len(one.explained) == most]
 
     def may_make(self, replayed: Outcomes) -> bool:
-        """Return whether a mistake is right on the first problems on which the answer is right."""
+        """Return whether a mistake passes the first few problems that the answer passes."""
         passed = [name for name, keys in self._wanted.items() if not keys][:4]
         return not any(
             self._rules_out(name, {(name, violation.aspect) for violation in replayed[name][1]})
@@ -100,7 +100,7 @@ class Answer:
             places[name] = {key for key in keys if key[1] in _NUMBERS} or keys
 
         def order(name: str) -> tuple[bool, bool, bool]:
-            is_call = self._probes[name].scenario == "call"  # the cheapest one
+            is_call = self._probes[name].scenario == "call"  # the cheapest scenario
             return (name, "values") not in places[name], not places[name], not is_call
 
         return {name: places[name] for name in sorted(places, key=order)}
@@ -254,7 +254,7 @@ def explain(
     """Return the known mistakes that give the student's numbers on the most failing probes.
 
     These are the mistakes that explain all failing probes and give the same numbers. If there are
-    none, and `caused`, the probes that one `Cause` explains, leave some unexplained, return one
+    none, and some failing probes are not in `caused` (those that one `Cause` explains), return one
     that any exercise allows, or a pair that changes different steps. Otherwise, return those that
     explain the same probes, at least `LEAST` of the failing ones.
     """

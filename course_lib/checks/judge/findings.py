@@ -20,7 +20,7 @@ _UNNAMED = ("wrong_values", "not_a_number", "attribute_values")
 _NUMBERS_RIGHT = " On this input, its value is correct."
 _OF_THE_VALUES = ("wrong_values", "precision_lost")
 _OF_THE_EDGES = (*_OF_THE_VALUES, "not_a_number", "wrong_shape", "raised")
-# Causes whose facts are about one input. Those of other problems always are.
+# Causes whose facts are about one input. Facts of other problems always are.
 _ABOUT_ONE_INPUT = (
     "dtype_changed",
     "no_error",
@@ -169,7 +169,7 @@ def findings_of(
         message = message or _NOTHING_KNOWN
         if cause and name_of(problem) == cause and violation.aspect not in HYGIENE:
             failing = by_probe(v for v in violations if v.aspect not in HYGIENE).values()
-            share = sum(any(name_of(v.problem) == cause for v in about) for about in failing)
+            share = sum(any(v.problem.id == problem.id for v in about) for about in failing)
             if share < len(failing):
                 message = f"On {share} of the {len(failing)} inputs that fail, {_inside(message)}"
         message += _NUMBERS_RIGHT if violation.aspect == "kind" and not elsewhere else ""

@@ -60,7 +60,7 @@ def in_any(exercise: Exercise) -> tuple[Mistake, ...]:
             lambda result: result.swapaxes(0, 1),
         )(
             "Your numbers are right, but two axes are exchanged, such as rows and columns.",
-            "Which axis of the result is which, and which step decides their order?",
+            "What is each axis of the result, and which step decides their order?",
         ),
         of(
             "anything",
@@ -80,8 +80,8 @@ def in_any(exercise: Exercise) -> tuple[Mistake, ...]:
             lambda result: _of_items(result)[:1].expand_as(result),
             lambda result: torch.cat([_of_items(result)[:1], torch.zeros_like(result[1:])]),
         )(
-            "Only the first item gets its own result. The other items get none, or zeros, or the "
-            "same one.",
+            "Only the first item gets its own result. The other items get none, or zeros, or a "
+            "copy of the first.",
             "Which items of the batch does your code go through before it returns?",
         ),
         of(
@@ -131,8 +131,8 @@ def in_any(exercise: Exercise) -> tuple[Mistake, ...]:
             lambda result: _of_items(result).flatten(0, -3).sum(0),
             lambda result: _of_items(result).sum(0, keepdim=True).expand_as(result),
         )(
-            "You add up results over leading axes, such as the items of a batch; each must have "
-            "its own.",
+            "You add up results over leading axes, such as the items of a batch. Each item must "
+            "have its own result.",
             "Which axes are left in your result, and which step removes the others?",
         ),
         of("anything", "list_returned", lambda result: result.tolist())(

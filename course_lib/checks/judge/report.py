@@ -1,7 +1,7 @@
 """The report that a student reads, as text and as HTML."""
 
 import html
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -36,15 +36,15 @@ def hint_html(words: str) -> str:
 
 
 def _whole_numbers(
-    exact: Mapping[str, float], total: int, most: Mapping[str, int]
+    exact: Mapping[str, float], total: int, least: Mapping[str, int], full: Container[str] = ()
 ) -> dict[str, int]:
-    """Round numbers so that they add up to `total` and none exceeds its maximum."""
-    rounded = {part: int(number + 1e-9) for part, number in exact.items()}
-    partial = {part: 0 < number < most[part] - 1e-9 for part, number in exact.items()}
+    """Round numbers so that they add up to `total`. Those of `full` parts are `least`."""
+    rounded = {part: max(int(number + 1e-9), least[part]) for part, number in exact.items()}
+    rounded |= {part: number for part, number in least.items() if part in full}
     while left := total - sum(rounded.values()):
         step = 1 if left > 0 else -1
-        room = [part for part, number in rounded.items() if 0 <= number + step <= most[part]]
-        part = max(room, key=lambda one: (partial[one], step * (exact[one] - rounded[one])))
+        room = [p for p in exact if p not in full and exact[p] and rounded[p] + step >= least[p]]
+        part = max(room, key=lambda one: step * (exact[one] - rounded[one]))
         rounded[part] += step
     return rounded
 
@@ -188,10 +188,12 @@ class Report:
         """Return the points of each part, in tenths that add up to the total."""
         shares = {part: share for part, (_, share) in self.parts.items() if share}
         whole = round(10 * self.max_points)
+        exact = {part: whole * self.parts[part][0] for part in shares}
+        earned = _whole_numbers(exact, round(10 * self.points), dict.fromkeys(shares, 0))
+        full = [part for part, share in shares.items() if exact[part] > whole * share - 1e-9]
+        full = full if len(full) < len(shares) else []  # a mistake costs at least a hundredth
         exact = {part: whole * share for part, share in shares.items()}
-        possible = _whole_numbers(exact, whole, dict.fromkeys(shares, whole))
-        exact = {part: possible[part] * self.parts[part][0] / shares[part] for part in shares}
-        earned = _whole_numbers(exact, round(10 * self.points), possible)
+        possible = _whole_numbers(exact, whole, earned, full)
         told = (f"{part} {earned[part] / 10:.1f}/{possible[part] / 10:.1f}" for part in shares)
         return f"Points by part: {', '.join(told)}"
 

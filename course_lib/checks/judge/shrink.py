@@ -166,7 +166,7 @@ def _rounded(probe: Probe) -> Probe:
 
 
 def _as_printed(probe: Probe) -> Probe:
-    """Return the probe with three decimals, so that a reader can check the result."""
+    """Return the probe rounded to three decimals, so that a reader can check the result."""
 
     def rounded(name: str, value: Any) -> Any:
         is_float = isinstance(value, np.ndarray) and value.dtype.kind == "f"

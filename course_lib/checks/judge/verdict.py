@@ -153,7 +153,7 @@ def _judge_all(
 
 
 def _cause_of(violations: Sequence[Violation]) -> tuple[str | None, frozenset[str]]:
-    """Return the name of the `Cause` of at least `LEAST` of the failing problems, and these.
+    """Return the name and problems of the `Cause` of at least `LEAST` of the failing problems.
 
     Skip problems that follow from extra parameters. If some call is correct except that it changes
     its arguments, also skip other problems of calls that do so.

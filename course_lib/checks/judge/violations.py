@@ -61,7 +61,7 @@ def find_violations(
     for name in mutated(probe, seen):
         problem = Cause(
             "input_mutated",
-            f"Your code changed its argument `{name}`: after the call, the caller's own copy is "
+            f"Your code changed its argument `{name}`: after the call, the caller's object is "
             "different.",
             "Which line writes into an existing tensor or array (`x[...] = `, `x -= `, a name "
             "ending in `_`)?",
@@ -206,7 +206,7 @@ def _wrong_attribute(probe: Probe, name: str, value: np.ndarray, got: Recorded |
             "attribute_attached",
             f"`self.{name}` still carries its graph, which keeps intermediate results of the "
             "call in memory.",
-            "Must the stored weights be part of the graph, as those for the outputs are?",
+            "Must the stored weights stay in the graph, like those used for the outputs?",
         )
     return "attributes", None
 
@@ -272,7 +272,8 @@ def _cut_off(exercise: Exercise, probe: Probe, seen: Observation) -> Problem | N
 _SPENDING = {
     "peak": (
         "At its peak your code has {spent} bytes in use besides its arguments",
-        "Which of your tensors, also those in lists, exist at the same time? How large are they?",
+        "Which of your tensors, including those in lists, exist at the same time? How large are "
+        "they?",
     ),
     "kept": (
         "After the call {spent} bytes stay in use, including the result and what autograd keeps",
@@ -291,9 +292,9 @@ def _overspent(probe: Probe, quantity: str, limit: int, spent: int | None) -> Fo
     if spent is None:
         return f"{aspect}_unmeasured", Problem(
             "unmeasured",
-            "What your code spends could not be measured, because the code that measures it was "
+            "The cost of your code could not be measured, because the code that measures it was "
             "changed.",
-            "Which cell writes into `course_lib` or torch?",
+            "Which cell modifies `course_lib` or torch?",
         )
     if spent <= limit:
         return aspect, None
@@ -348,8 +349,8 @@ def _loops_problem(
     if exercise.needs_loops and compared and not growing:
         return Cause(
             "no_loop",
-            "Your code makes equally many calls whatever the sizes; this exercise asks for the "
-            "loops that such a call hides.",
+            "Your code makes the same number of calls whatever the sizes; this exercise asks for "
+            "the loops that such a call hides.",
             "Along which axes of the result could a `for` loop run, one number or one item at a "
             "time?",
         )
@@ -397,7 +398,8 @@ _CAUSES = {  # texts of a probe's device and of torch
         "leaf_changed_in_place",
         "Your code writes into a tensor that requires a gradient while torch records operations, "
         "which torch does not allow.",
-        "Do you need a new tensor, or a step that is not recorded (`torch.no_grad`, an optimizer)?",
+        "Is it an argument, which must not change, or a parameter to update without recording "
+        "(`torch.no_grad`, an optimizer)?",
         "input_mutated",
     ),
 }
@@ -448,7 +450,7 @@ _WITHOUT_PARAMETERS = {
     ),
     "in_a_list": Cause(
         "layers_in_a_list",
-        "Layers or weights of yours are in a Python list or dict: `parameters()` does not list "
+        "Some of your layers or weights are in a Python list or dict: `parameters()` does not list "
         "them, so an optimizer does not train them.",
         "What does `nn.ModuleList` do that a list does not?",
     ),

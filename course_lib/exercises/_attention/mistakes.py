@@ -240,7 +240,7 @@ def outputs_and_weights(self, *given, **named) -> tuple:
 
 
 _EMPTY = (
-    "What should a query that may attend to nothing receive, and which step of your code gives it "
+    "What should a query that may attend to nothing receive, and which step of your code produces "
     "that?"
 )
 
@@ -259,7 +259,8 @@ SHARED = (
         filled(-1e9),
         twins=({"fill": smallest, "spare": untouched, "clear": untouched},),
     ).says(
-        "In a row in which no key is allowed, every key gets the same weight, 1/m, instead of 0.",
+        "In a row in which no key is allowed, every key gets the same weight, 1/m, instead of 0. "
+        "In a row of very low scores, forbidden keys may get weight, too.",
         _EMPTY,
     ),
     Row("empty_row_patched", {"fill": added, "spare": untouched, "clear": no_nan}).says(
@@ -277,7 +278,8 @@ SHARED = (
         "Where does `valid_lens` enter your computation?",
     ),
     Row("lengths_of_the_queries", {"real": rows_within}, twins=({"real": rows_if_as_many},)).says(
-        "You apply the lengths to the queries, the rows of the scores. They count an item's keys.",
+        "You apply the lengths to the queries, the rows of the scores. The lengths count an "
+        "item's keys.",
         "What does each number in `valid_lens` count: queries or keys, and of which item?",
     ),
     Row("bool_mask_ignored", {"own": unread}).says(
@@ -293,8 +295,7 @@ SHARED = (
         {"own": lambda self, scores, mask: ~mask},
         twins=({"join": flipped_if_any},),
     ).says(
-        "The masking is inverted: where a mask drops keys, you drop those that may be attended to "
-        "instead.",
+        "The masking is inverted: where a mask drops keys, you drop the allowed ones instead.",
         "True means 'may attend'. Does your code expect the opposite?",
     ),
     Row("one_mask_only", {"join": lengths_or_mask}, twins=({"join": mask_or_lengths},)).says(
@@ -307,8 +308,8 @@ SHARED = (
         {"fill": untouched, "spare": untouched, "clear": zeroed},
         twins=({"fill": untouched, "spare": untouched, "clear": renormalized},),
     ).says(
-        "You drop keys only after their scores were used: the weights that are left may not sum to "
-        "1, or may vanish beside a dropped score that is far larger.",
+        "You drop keys only after their scores were used: the remaining weights may not sum to "
+        "1, or may vanish if a dropped score is far larger.",
         "Which step must come first, so that the weights that are left sum to 1?",
     ),
     Row("filled_with_zero", filled(0.0)).says(
@@ -324,7 +325,7 @@ SHARED = (
             {"axis": -2, "spare": Softmax.spare},
         ),
     ).says(
-        "Your softmax does not run over the keys but over another axis, so the weights of a query "
+        "Your softmax runs over an axis other than the keys, so the weights of a query "
         "need not sum to 1.",
         "Which axis of the scores holds the keys?",
     ),
@@ -341,8 +342,8 @@ SHARED = (
         "scaled_after_softmax",
         {"score": note_and_multiply, "root": lambda self, q: 1.0, "clear": divided_and_cleared},
     ).says(
-        "You divide the weights by the root of the number of features instead of the scores, so "
-        "they sum to 1 / sqrt(d).",
+        "You divide the weights, not the scores, by the root of the number of features, so they "
+        "sum to 1 / sqrt(d).",
         "Which comes first, the division or the softmax?",
     ),
     Row("divided_by_d", {"root": lambda self, q: q.shape[-1]}).says(
@@ -356,7 +357,7 @@ SHARED = (
         twins=(exp_of(torch.max), exp_of(nothing, guarded=True), exp_of(torch.max, guarded=True)),
     ).says(
         "You take exponentials without first subtracting the largest score of each row. They can "
-        "overflow, or all of a row can underflow to 0, and inf / inf and 0 / 0 are NaN.",
+        "overflow, or a whole row can underflow to 0, and inf / inf and 0 / 0 are NaN.",
         "Which number can be subtracted from all scores of a row without changing its weights?",
     ),
     Row(
@@ -369,14 +370,14 @@ SHARED = (
         fails=True,
     ).says(
         "Your mask from the lengths lacks an axis, for queries or for heads. Broadcasting lines up "
-        "its batch axis with one of these. Depending on the sizes, that can be an error, a wrong "
-        "shape, or the lengths of another item.",
+        "its batch axis with one of these. Depending on the sizes, that can cause an error, a "
+        "wrong shape, or the use of another item's lengths.",
         "Which axes does your mask from the lengths have, and which do the scores have?",
     ),
     Row("lengths_repeated", {"align": repeated}, twins=({"align": repeated_for_rows},)).says(
         "You repeat the lengths as a whole, once for each head or query. A head or a query can get "
         "the length of another item.",
-        "In which order do the repeated lengths of two items stand, and in which must they stand?",
+        "In which order are the repeated lengths of two items, and which order must they have?",
     ),
     Row("dropout_in_eval", {"drop": lambda self, weights: F.dropout(weights, self.p)}).says(
         "Dropout acts in eval mode too.", "How does a layer know that the module is in eval mode?"

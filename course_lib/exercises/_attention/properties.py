@@ -94,7 +94,7 @@ def weight_on_a_dropped_key(probe, weights, allowed) -> str | None:
         return None
     return (
         f"The weight that {place_of(place[:-1])} gives to key {place[-1]} is "
-        f"{weights[place]:.3g}, but this key may not be attended to there."
+        f"{weights[place]:.3g}, but this query may not attend to that key."
     )
 
 

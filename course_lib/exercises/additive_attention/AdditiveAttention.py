@@ -72,14 +72,14 @@ def _values(rng) -> list[Probe]:
         ),
         case("dropout_in_train", **wide, training=True, compare="dropout_on_weights").says(  # pyright: ignore[reportArgumentType] - a row has no `args`
             "In train mode each weight must be dropped with probability p and the others divided "
-            "by 1 - p; `attention_weights` must hold the weights from before that."
+            "by 1 - p; `attention_weights` must hold the weights before dropout."
         ),
         case(
             "train_without_dropout",
             **problem(2, 3, 5, 5, 6, 7, 8, [3, 0], late),
             **other_calls,
             training=True,
-        ).says("Built without `dropout`, nothing is dropped: train and eval mode must agree."),
+        ).says("A module built without `dropout` drops nothing: train and eval mode must agree."),
     ]
 
 

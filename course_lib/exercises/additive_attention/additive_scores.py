@@ -53,7 +53,7 @@ def _probes(rng) -> list[Probe]:
             "The tanh of a large sum is 1 or -1, and no step may overflow."
         ),
         edge("one_pair_of_zeros", **zeros).says(
-            "One item, one query, one key, all zeros: the result must have three axes and hold 0."
+            "With one item, query and key, all zeros, the result must have three axes and hold 0."
         ),
         edge("between_calls", **problem(2, 3, 4, 5, 2, 6), **BETWEEN).says(
             "A call must not depend on the calls before it."

@@ -113,7 +113,7 @@ EXERCISE = Exercise(
         ),
         mistake("int64_overflow", _in_int64).says(
             "Your numbers wrap around beyond the largest int64, as those of NumPy and torch do.",
-            "Which step makes them? Python's own integers have no largest number.",
+            "Which step makes them? Python's own integers have no upper limit.",
         ),
         mistake("always_4_bytes", _cost(size=lambda scores, _: 4 * scores)).says(
             "You count 4 bytes per element, whatever `bytes_per_element` is.",

@@ -36,7 +36,7 @@ def _probes(rng) -> list[Probe]:
             "and the outputs are averages of that item's values."
         ),
         case("heads", **problem((2, 3), 4, 5, 7, 6)).says(
-            "With heads, (batch, heads, n, d), each head must be computed on its own."
+            "With heads, in shape (batch, heads, n, d), each head must be computed on its own."
         ),
         case("gradients", **free, grad_outputs=rng.normal(size=(2, 2, 2))).says(
             "The outputs must be differentiable in queries, keys and values."
@@ -48,8 +48,8 @@ def _probes(rng) -> list[Probe]:
             "One query, one key and one feature must keep their axes."
         ),
         edge("large_scores", **large).says(
-            "The weights must be right even where exp(score) is too large for a number, or 0 for "
-            "all keys of a query."
+            "The weights must be right even where exp(score) overflows, or is 0 for all keys of a "
+            "query."
         ),
         edge("float32", **problem((2,), 3, 4, 2, 5), **FLOAT32).says(
             "The results must have the dtype of the arguments."

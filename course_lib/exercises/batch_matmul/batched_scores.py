@@ -67,13 +67,13 @@ EXERCISE = Exercise(
     mistakes=(
         mistake("reshape_for_transpose", _scores(reshaped)).says(
             "You turn the keys from (m, d) to (d, m) with a reshape. The shape is right, but a "
-            "reshape keeps the numbers in order and only cuts the rows elsewhere, so a column "
-            "can mix several keys.",
+            "reshape keeps the numbers in order and only breaks them into different rows, so a "
+            "column can mix several keys.",
             both.NOT_TURNED,
         ),
         mistake("not_transposed", _scores(lambda keys: keys), fails=True).says(
             "You multiply queries and keys without a transpose. The sum then runs over the keys "
-            "instead of the features, and the sizes need not fit.",
+            "instead of the features, and the sizes may not match.",
             "Which sizes meet in the middle of (n, d) times (m, d), and which have to?",
         ),
         mistake(

@@ -90,7 +90,7 @@ def _causal_edges(rng) -> list[Probe]:
     back = causal_problem(rng, 1, 3, 2, 1, [2], requires_grad=True)
     back_empty = causal_problem(rng, 2, 2, 2, 1, [0, 2], requires_grad=True)
     return [
-        Probe("empty_position", "An item of length 0 must get zeros: here there is one position.",
+        Probe("empty_position", "An item of length 0 must get zeros, here at its only position.",
               "edges", **causal_problem(rng, 2, 1, 4, 2, [0, 1])),
         Probe("empty", "An item of length 0 must get zeros.", "edges",
               **causal_problem(rng, 3, 4, 5, 1, [0, 4, 2])),
@@ -189,7 +189,7 @@ _OWN = (
     Row("one_mask_only", {"join": _lengths_instead}).says(
         "If there are lengths, you do not use the causal mask, and positions attend to later ones "
         "within the length.",
-        "With lengths, which of j <= i and j < length must a key meet in your code?",
+        "With lengths, which of j <= i and j < length does your code require of key j?",
     ),
     Row(
         "thirds_in_another_order",

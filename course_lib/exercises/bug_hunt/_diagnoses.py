@@ -85,6 +85,6 @@ def _named(probe, expected, recorded) -> Problem | None:
         "some_entries_are_wrong",
         "At least one box does not break the invariant you name for it. These entries are judged "
         "together, all or nothing, so the points do not reveal which one is wrong.",
-        "For which entries does a test say False of that box and True of `Sound`, and could it do "
-        "so for another reason?",
+        "For which entries does a test return False for that box and True for `Sound`, and could "
+        "there be another reason?",
     )

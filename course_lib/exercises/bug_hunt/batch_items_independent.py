@@ -67,7 +67,8 @@ EXERCISE = Exercise(
     tally=student_tests.of_modules,
     mistakes=(
         mistake("lengths_only_together", _alone(lengths="together")).says(
-            "You call the module with one item but no length: a sound module may differ, too.",
+            "You call the module with one item but no length: even a sound module may give other "
+            "outputs.",
             "Which length belongs to item b?",
         ),
         mistake(
@@ -75,7 +76,8 @@ EXERCISE = Exercise(
             _alone("item", items=lambda count: [0]),
             twins=(_alone("item", items=lambda count: [count - 1]), _alone("item", found=any)),
         ).says(
-            "A module with a wrong item can pass: you leave it out, or one correct item is enough.",
+            "A module with a wrong item can pass: you leave that item out, or one correct item "
+            "is enough.",
             "Which items must be right before your test returns True?",
         ),
         mistake("all_lengths", _alone("all")).says(

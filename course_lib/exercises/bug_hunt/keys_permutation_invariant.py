@@ -91,7 +91,7 @@ EXERCISE = Exercise(
         mistake("only_a_flip", _permuting(_flip)).says(
             "You only reverse the keys. Those in the middle stay there, and neighbors stay "
             "neighbors, so a module that depends on either passes.",
-            "What does a reversal leave as it was, and which orders change that?",
+            "What does a reversal leave unchanged, and which orders change it?",
         ),
         mistake("neighbors_kept", _permuting(_roll), twins=(_all_rotations,)).says(
             "In each of your orders, every key keeps its neighbors in a circle, so a module that "

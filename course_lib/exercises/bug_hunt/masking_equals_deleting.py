@@ -107,7 +107,8 @@ EXERCISE = Exercise(
                 _masking(_shorter, found=any),
             ),
         ).says(
-            "A module with a wrong item can pass: you leave it out, or one correct item is enough.",
+            "A module with a wrong item can pass: you leave that item out, or one correct item "
+            "is enough.",
             "Which items must be right before your test returns True?",
         ),
         mistake("mode_changed", _masking(_shorter, mode=False)).says(

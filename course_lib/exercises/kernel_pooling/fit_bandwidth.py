@@ -83,7 +83,7 @@ def _near_best(probe, expected, recorded) -> Problem | None:
     if math.isclose(found, initial, rel_tol=1e-6):
         return Cause(
             "initial_returned",
-            "Your bandwidth is `initial`, the one from before the first step.",
+            "Your bandwidth is `initial`, the value before the first step.",
             "Does a gradient reach the bandwidth, and do you return the tensor that you update?",
         )
     trained = _errors_at(inputs, targets, [best, found], leave_out=False)
@@ -91,7 +91,7 @@ def _near_best(probe, expected, recorded) -> Problem | None:
         return Problem(
             "training_error_minimised",
             f"Your bandwidth {found:.4g} is too small. Its error is smaller than that of the "
-            "best bandwidth if each point also predicts itself, but not if it is left out.",
+            "best bandwidth if each point also predicts itself, but not if the point is left out.",
             "Print the bandwidth and the error of each step: does the error leave the point itself "
             "out, and do both settle?",
         )
@@ -140,7 +140,7 @@ EXERCISE = Exercise(
         ).says(
             "The backward pass has nothing to follow: autograd recorded no path from the tensor it "
             "starts at to one that requires a gradient.",
-            "Which tensor should require one, and what cuts it off (such as `.item()`, "
+            "Which tensor should require a gradient, and what cuts it off (such as `.item()`, "
             "`float(...)`, `no_grad`)?",
         ),
     ),

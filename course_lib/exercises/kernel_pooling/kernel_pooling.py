@@ -129,9 +129,10 @@ EXERCISE = Exercise(
                 for more in (1e-6, 1e-8, 1e-9, 1e-10, 1e-12)
             ),
         ).says(
-            "You divide exponentials by their sum. For a query far enough from all keys (or, if "
-            "you subtract one maximum from all scores, much farther than others) they underflow to "
-            "0. If a small number is added to the sum, the weights come out too small instead.",
+            "You divide exponentials by their sum. They underflow to 0 for a query far enough "
+            "from all keys (or, if you subtract one maximum from all scores, much farther than "
+            "others). If a small number is added to the sum, the weights come out too small "
+            "instead.",
             "Which function divides exponentials by their sum without underflow?",
         ),
     ),

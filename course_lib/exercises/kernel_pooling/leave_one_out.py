@@ -37,10 +37,10 @@ def _probes(rng) -> list[Probe]:
             "The prediction at i must be the kernel average of all targets except the one at i."
         ),
         edge("alone", **_problem(rng, 1, 1.0, requires_grad=True), **alone).says(
-            "A point with no other must be predicted as 0, and its gradients must be 0."
+            "A lone point must be predicted as 0, and its gradients must be 0."
         ),
         edge("twins", inputs=[0.0, 1.0, 2.5, 1.0, 1.75, 2.5], targets=twins, bandwidth=1.0).says(
-            "Of two points with the same input, only the point itself must be left out. Its twin "
+            "If two points have the same input, each must leave out only itself. Its twin "
             "counts, and so does a point with the same target."
         ),
         edge("far_from_the_others", **far).says(

@@ -82,7 +82,7 @@ def _apart(probe, expected, recorded) -> Problem | None:
         return close(probe, expected, recorded)
     return Cause(
         "caches_shared",
-        "A cache returns other outputs for the same query after only another cache was filled.",
+        "A cache's outputs for the same query change when only another cache is filled.",
         "Do both caches use a name of the class or a default argument, or does `attend` change "
         "its cache?",
     )

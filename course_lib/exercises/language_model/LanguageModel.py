@@ -110,7 +110,7 @@ def _probes(rng) -> list[Probe]:
             "Each block must read what the one before it returns."
         ),
         case("three_attentions", **problem(2, 6, (5, 9, 4, 0), 3)).says(
-            "There must be as many blocks as attention modules, in their order."
+            "There must be one block per attention module, in the same order."
         ),
         edge("whole_context", **problem(2, 5, (4, 5, 3, 2))).says(
             "A text may have context_length tokens."

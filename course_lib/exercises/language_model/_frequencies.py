@@ -166,7 +166,7 @@ def _told(drawn: Drawn) -> Problem | None:
         return Cause(
             "temperature_ignored",
             f"With {asked}, your tokens are as frequent as they should be at temperature 1.",
-            "Do you use the temperature with these options, and before the softmax?",
+            "Do you use the temperature before the softmax, even with these options?",
         )
     return Problem(
         "wrong_frequencies",

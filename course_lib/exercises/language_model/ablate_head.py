@@ -115,8 +115,8 @@ def _gradients(rng) -> list[Probe]:
         gradient(
             "gradient_afterwards", 1, 0, f"{_AFTER}, after a step from inside", embed_dim=3
         ).says(
-            "A backward pass of what was computed inside the `with` must give the same gradients "
-            "when it runs after the `with`."
+            "A backward pass through results computed inside the `with` must give the same "
+            "gradients when it runs after the `with`."
         ),
     ]
 

@@ -84,7 +84,7 @@ def _edges(rng) -> list[Probe]:
         _called(edge, "int32", int32, **_GREEDY).says("A prompt may be int32 or int64."),
         greedy("top_k_at_0", 2, 3, 5, 4, top_k=3).says("At temperature 0 ignore `top_k`."),
         greedy("top_1", 6, 3, 5, 4, temperature=1.5, top_k=1, seed=rng).says(
-            "With `top_k=1` only the likeliest token may come."
+            "With `top_k=1` only the likeliest token may be drawn."
         ),
         greedy("nearly_0", 2, 3, 5, 4, temperature=1e-4, seed=rng).says(
             "A temperature close to 0 must give the same texts as 0."
@@ -108,17 +108,17 @@ def _around(greedy, rng) -> list[Probe]:
             "The model must run with gradients disabled."
         ),
         greedy("stays_in_train_mode", 2, 3, 2, 4, training=True, **mode).says(
-            "A model that came in train mode must be in train mode afterwards."
+            "A model passed in train mode must be in train mode afterwards."
         ),
         greedy("stays_in_eval_mode", 2, 3, 2, 4, **mode).says(
-            "A model that came in eval mode must be in eval mode afterwards."
+            "A model passed in eval mode must be in eval mode afterwards."
         ),
         greedy("equal_generators", 5, 2, 9, 4, scenario="equal_generators", **drawn, seed=rng).says(
             "Generators in the same state must give the same texts; another state must give others."
         ),
         greedy("without_generator", 5, 2, 9, 4, scenario="equal_generators", **drawn).says(
-            "Without a generator, torch's global one must be used: the same texts after the same "
-            "`torch.manual_seed`, and others the next time."
+            "Without a generator, torch's global one must be used: the same `torch.manual_seed` "
+            "must give the same texts, and the next call others."
         ),
     ]
 
@@ -204,7 +204,7 @@ def _drawing(change) -> Callable:
 
 _MISTAKES = (
     mistake("first_tokens_read", _model(lambda tokens, length: tokens[:, :length])).says(
-        "Of a long text you pass the first `context_length` tokens to the model, so it does not "
+        "From a long text you pass the first `context_length` tokens to the model, so it does not "
         "see the tokens that it wrote last.",
         "Which end of a long text should be cut off?",
     ),

@@ -65,7 +65,7 @@ def _masked(rng) -> list[Probe]:
             "lengths_per_query",
             args=drawn(2, 6, 3, 4, 5, 2, 1),
             valid_lens=np.array([[5, 1, 3, 2], [2, 4, 4, 1]]),
-        ).says("Lengths of shape (batch, num_queries) must hold for every head."),
+        ).says("Lengths of shape (batch, num_queries) must apply to every head."),
         case(
             "mask_of_heads",
             args=drawn(2, 6, 2, 3, 5, 4, 1),
@@ -97,7 +97,7 @@ def _edges(rng) -> list[Probe]:
     return [
         _edge("empty_row", drawn(2, 4, 2, 3, 5, 6, 1), [4, 5], some).says(_EMPTY),
         _edge("mask_of_padding", drawn(2, 6, 3, 4, 5, 1, 7), mask=_masks(rng, 2, 1, 1, 5)).says(
-            "A mask (batch, 1, 1, m) must hold for every head and query of an item."
+            "A mask (batch, 1, 1, m) must apply to every head and query of an item."
         ),
         _edge("garbage", garbage, [3, 2], [[True, True, False, True, True]] * 3).says(
             "Masked keys and values must have no effect if they are finite."

@@ -32,7 +32,7 @@ def _values(rng, draw) -> list[Probe]:
     return [
         probe("worked_number", [[1.0, 0.0, 0.0, 2.0]] * 2).says(_TURNED),
         probe("heads", draw(2, 3, 5, 4)).says(
-            "Positions must be counted along the last axis but one, whatever the leading axes."
+            "Positions must be counted along the second-to-last axis, whatever the leading axes."
         ),
         probe("offset", draw(2, 3, 4), rng.integers(5, 9)).says(
             "With an offset, the first row must be at that position and the others follow."

@@ -21,7 +21,7 @@ def _additive_mask_probes(rng) -> list[Probe]:
             "A mask may have any shape and need not be contiguous."
         ),
         probe("worked_number", [True, False], "float16", part="edges").says(
-            "In float16 dropped keys must get -inf too; the number -1e9 does not exist there."
+            "In float16 dropped keys must get -inf too; float16 cannot represent -1e9."
         ),
         probe(
             "another_device", small, "float64", part="edges", scenario="after_another_device"

@@ -32,10 +32,11 @@ def _probes(rng) -> list[Probe]:
             "A (batch, 1, num_keys) mask and a (num_queries, num_keys) mask broadcast."
         ),
         edge("none_in_between", first=None, second=first, third=None, fourth=second).says(
-            "None before or between masks must change nothing: every mask given must allow the key."
+            "A None before or between masks must change nothing: every given mask must allow the "
+            "key."
         ),
         edge("all_none", first=None, second=None).says(
-            "With no mask at all there is nothing to mask: the result must be None."
+            "Without any mask, the result must be None."
         ),
     ]
 

@@ -82,7 +82,7 @@ EXERCISE = Exercise(
             _compared(lambda at, lens: at < lens[..., 0][:, None]),
             fails=True,
         ).says(
-            "One length per item works, but not every shape (batch, num_queries) of lengths does.",
+            "One length per item works, but lengths of shape (batch, num_queries) can fail.",
             "Where must the new axis go so that keys come last, whatever the number of axes?",
         ),
     ),

@@ -72,7 +72,7 @@ def _probes(rng) -> list[Probe]:
         edge("between_other_calls", **scored(2, 3, 4, lens=[2, 3], mask=~late), **BETWEEN)
         .says("Each call is independent: other calls with the same shapes must change nothing."),
         edge("empty_row", **scored(2, 3, mask=_EMPTY)).says(
-            "A query that may attend to nothing must get weights 0."
+            "A query that may attend to nothing must get weights of 0."
         ),
         edge("empty_by_both", **scored(1, 2, 3, lens=[1], mask=[[False, True, True], [True] * 3]))
         .says("A query left without keys by lengths and mask together must get weights of 0."),
@@ -86,8 +86,8 @@ def _probes(rng) -> list[Probe]:
             "Large scores must not overflow."
         ),
         edge("huge_forbidden_scores", **_problem(huge, None, allowed)).says(
-            "A forbidden score may be any number, 1e4 or 1e30: the allowed keys must share the "
-            "weight as if it were not there."
+            "A forbidden score may be any number, such as 1e4 or 1e30: the allowed keys must "
+            "share the weight as if it were not there."
         ),
         case("gradient", **scored(2, 3, 4, lens=[2, 3], requires_grad=True),
              grad_outputs=rng.normal(0, 1, (2, 3, 4))).says(

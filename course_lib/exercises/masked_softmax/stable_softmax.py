@@ -88,11 +88,11 @@ EXERCISE = Exercise(
     mistakes=(
         mistake("no_maximum_subtracted", _over_its_sum).says(
             "The formula is right, but for large scores exp overflows and inf / inf is NaN. For "
-            "very negative ones all of it can underflow, and 0 / 0 is NaN, too.",
+            "very negative ones every exponential can underflow, and 0 / 0 is NaN, too.",
             "Which number can you subtract from every score of a row without changing its weights?",
         ),
         mistake("axis_ignored", _last_axis, twins=(_sums_over_the_last_axis,)).says(
-            "A step ignores the argument `axis` and takes the last axis whatever `axis` is.",
+            "A step ignores the argument `axis` and always takes the last axis.",
             "Where does your code use `axis`?",
         ),
         mistake(

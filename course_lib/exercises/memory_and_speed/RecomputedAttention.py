@@ -46,9 +46,9 @@ def _values(rng) -> list[Probe]:
         probe("worked_number", both, by_hand(requires_grad=True), 2, upstream=np.ones((1, 1))),
         probe("batch", "Each item of a batch must have its own gradients.", draw(3, 6, 4, 1, 2), 5),
         probe("heads", "There may be any number of leading axes.", draw(1, 4, 2, 1, 2, 2), 3),
-        probe("mask", "A mask (n, m) must hold in the backward pass too.", draw(3, 6, 4, 5), 2,
+        probe("mask", "A mask (n, m) must apply in the backward pass too.", draw(3, 6, 4, 5), 2,
               some(rng, 3, 6)),
-        probe("lengths", "A mask (B, 1, m) from lengths must hold for all queries of an item.",
+        probe("lengths", "A mask (B, 1, m) from lengths must apply to all queries of an item.",
               draw(1, 5, 4, 6, 2), 3, lengths(5, 4, 2)),
         probe("memory", "With 65 keys in blocks of 2, neither pass may hold all weights or all "
                         "scores at once, and none of them may be kept for the backward pass.",

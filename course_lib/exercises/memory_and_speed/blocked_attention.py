@@ -30,9 +30,9 @@ def _values(rng) -> list[Probe]:
               7),
         probe("rising", "If later keys score higher, everything before them must be rescaled.",
               rising(rng, 4, 8, 2, 5), 3),
-        probe("mask", "A mask (n, m) must hold for every block.", problem(rng, 5, 7, 4, 2), 3,
+        probe("mask", "A mask (n, m) must apply to every block.", problem(rng, 5, 7, 4, 2), 3,
               some(rng, 5, 7)),
-        probe("lengths", "A mask (B, 1, m) from lengths must hold for all queries of an item.",
+        probe("lengths", "A mask (B, 1, m) from lengths must apply to all queries of an item.",
               problem(rng, 4, 7, 5, 6, 3), 2, lengths(7, 5, 3, 6)),
         probe("memory", "With 125 keys in blocks of 12, the 80 x 125 scores must never exist all "
                         "at once.", problem(rng, 80, 125, 2, 1), 12, at_most=_LIMIT),
@@ -125,7 +125,7 @@ EXERCISE = Exercise(
             "maximum_not_added", Blocked.answer({"end": lambda self, top, total: total.log()})
         ).says(
             "You return the logarithm of the sum of exp(score - maximum), without the maximum.",
-            "By which factor did you change the exponentials?",
+            "By what factor did you change the exponentials?",
         ),
         *known(Blocked, without={"divided_by_d"}),
     ),

@@ -62,7 +62,7 @@ def _edges(rng) -> list[Probe]:
             "A first block may lie 1000 below a later one, which must not overflow."
         ),
         probe("empty_block", empty_first, 3, 5).says(
-            "A row whose first block holds nothing but -inf must go on with the next."
+            "A row whose first block holds only -inf must continue with the next block."
         ),
         probe("empty_row_in_one_block", empty_alone, 4).says(
             "A row of nothing but -inf must have maximum -inf and sum 0, even in a single block."

@@ -84,8 +84,9 @@ EXERCISE = Exercise(
             "Which permutation changes distances?",
         ),
         mistake("identity_permutation", lambda fn, x: same(fn(x), fn(x))).says(
-            "Your test accepts nearly every function. Perhaps your permutation moves no position, "
-            "or moves the items of the batch instead, or you compare what is always equal.",
+            "Your test accepts nearly every function. Perhaps your permutation moves no "
+            "position, or moves the items of the batch instead, or you compare results that are "
+            "always equal.",
             "Which axis of (batch, num_positions, d) holds the positions, and do they move?",
         ),
         *student_tests.mistakes_of_comparisons(lambda agree: _equivariance(_mixed, agree=agree)),

@@ -40,8 +40,8 @@ EXERCISE = Exercise(
     probes=_merge_probes,
     mistakes=(
         mistake("reshape_without_transpose", lambda x: x.reshape(x.shape[0], x.shape[2], -1)).says(
-            "The shape is right, the numbers are not: all positions of head 0 come before those "
-            "of head 1, so a reshape can put several positions of a head into one row.",
+            "The shape is right, but the numbers are not: all positions of head 0 come before "
+            "those of head 1, so a reshape can put several positions of a head into one row.",
             "Which axes must be neighbors before a reshape can join them?",
         ),
         mistake("interleaved", lambda x: x.permute(0, 2, 3, 1).flatten(2)).says(

@@ -60,7 +60,10 @@ def _in_halves(offset, embed_dim) -> torch.Tensor:
     return torch.cat([torch.cat([c, s], 1), torch.cat([-s, c], 1)])
 
 
-_ADD = "What are sin(a + b) and cos(a + b), written with sin a and cos a?"
+_ADD = (
+    "By which angle must each pair of columns turn, in which direction, and which columns are a "
+    "pair?"
+)
 
 EXERCISE = Exercise(
     points=2,

@@ -63,7 +63,7 @@ EXERCISE = Exercise(
             "view_without_transpose",
             _checked_split(lambda x, h: x.reshape(x.shape[0], h, x.shape[1], -1)),
         ).says(
-            "The shape is right, the numbers are not: reshaping straight to "
+            "The shape is right, but the numbers are not: reshaping straight to "
             "(batch, num_heads, num_positions, head_dim) reads along the positions, so a head "
             "gets numbers of some positions instead of a block of features of every position.",
             "Which axis can you split in two without moving a number, and which axes must you "

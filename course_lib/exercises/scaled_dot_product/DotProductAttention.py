@@ -52,12 +52,12 @@ def _values(rng) -> list[Probe]:
             "dropout_in_train", **wide, **_module(0.2), training=True, seed=int(rng.integers(9999))
         ).says(
             "In train mode each attention weight must be dropped with probability `dropout` and "
-            "the others divided by 1 - dropout; `attention_weights` must hold the weights from "
-            "before that."
+            "the others divided by 1 - dropout; `attention_weights` must hold the weights before "
+            "dropout."
         ),
         case("train_as_made", **problem((2,), 3, 5, 4, 6, [3, 4], per_item), **default).says(
-            "`dropout` is 0 by default; train mode must then equal eval mode, also with "
-            "lengths and a mask."
+            "`dropout` is 0 by default; train mode must then equal eval mode, even with lengths "
+            "and a mask."
         ),
     ]
 

@@ -67,7 +67,7 @@ def _equal(probe, expected, recorded) -> Problem | None:
     return Cause(
         "not_from_the_generator",
         "Two calls with equally seeded generators give different results, but the result must "
-        "depend on nothing but the arguments and draws from `generator`.",
+        "depend only on the arguments and draws from `generator`.",
         "Do all of your random draws use `generator`, and does anything remain from other calls?",
     )
 

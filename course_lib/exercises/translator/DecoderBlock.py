@@ -39,8 +39,8 @@ def _probes(rng) -> list[Probe]:
     padded["args"]["memory"].data[1, 2:] *= -1e4
     return [
         case("worked", **worked).says(
-            "Self-attention, cross-attention to the memory as given, and network must follow each "
-            "other, read their norms of the sum so far, and add their results to it."
+            "Self-attention, cross-attention to the memory as given, and network must follow in "
+            "this order, each reading its norm of the sum so far and adding its result to it."
         ),
         case("no_part", **nothing).says(
             "If all parts return zeros, the block must return y itself, whatever the lengths are."
@@ -67,7 +67,7 @@ def _probes(rng) -> list[Probe]:
         ),
         case("causal", **causal).says("No output may depend on later positions of y."),
         case("padding", **padded).says(
-            "The contents of padded positions of the memory must change no output, however large."
+            "However large, the contents of padded positions of the memory must change no output."
         ),
         *blocks.gradients(rng, problem),
         *blocks.probes_of_both(rng, problem, own, cross),

@@ -50,7 +50,7 @@ def _probes(rng) -> list[Probe]:
             "The network must read norm_2(h), and its result must be added to h."
         ),
         case("padding", **padded).says(
-            "The contents of padded positions must change no other output, however large."
+            "However large, the contents of padded positions must change no other output."
         ),
         *blocks.gradients(rng, problem),
         *blocks.probes_of_both(rng, problem, "attention"),

@@ -18,7 +18,7 @@ WITH_MODEL: Given = {"scenario": "with_a_model", "compare": "as_run"}
 ELSEWHERE: Given = {"scenario": "with_a_model_elsewhere"}
 ON_A_GPU = (
     "A model and a source on a GPU must work: a tensor such as `torch.arange(3)` is on the CPU, "
-    "and the two do not mix."
+    "and CPU and GPU tensors do not mix."
 )
 LOOKED_AT = (Returned("graph built", "bool"), Returned("mode changed", "bool"))
 
@@ -29,8 +29,8 @@ MODES = {  # probes of how the model is called: options of `scripted`, and what 
     ),
     "in_eval_mode": (
         {"looked_at": "graph and mode"},
-        "The model must run without building a graph for gradients. If it comes in eval mode, it "
-        "must be in eval mode afterwards.",
+        "The model must run without building a graph for gradients. If it is passed in eval "
+        "mode, it must be in eval mode afterwards.",
     ),
 }
 

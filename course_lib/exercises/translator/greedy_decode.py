@@ -62,7 +62,7 @@ def _edges(rng) -> list[Probe]:
             "With `max_len=0` there are no words: the shape must be (B, 0)."
         ),
         edge("pad_is_said", pads, sources(rng, 2, 5), [5, 2], 4).says(
-            "Only `end` may end a translation: if the model says the pad's id, that is a word."
+            "Only `end` may end a translation: if the model predicts the pad's id, that is a word."
         ),
         edge("int32", scripted(rng), int32, [2, 4], 7).says("The source may be int32."),
         edge("another_device", scripted(rng), sources(rng, 2, 3), [1, 3], 5, **ELSEWHERE).says(
@@ -143,7 +143,8 @@ EXERCISE = Exercise(
         ).says(
             "Your result has the wrong number of columns: it must be as wide as the longest "
             "translation, which has at most `max_len` words.",
-            "How many columns does your result have, and how many words the longest translation?",
+            "How many columns does your result have, and how many words are in the longest "
+            "translation?",
         ),
     ),
     hints=(

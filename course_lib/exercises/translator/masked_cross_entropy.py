@@ -155,14 +155,15 @@ EXERCISE = Exercise(
             _loss(average=lambda kept, real: (kept.sum(1) / real.sum(1).clamp(min=1)).mean()),
         ).says(
             "You average within each item, then over the items, so a word of a short item weighs "
-            "more than one of a long item.",
+            "more than one of a long item, and an item without words may count, too.",
             "Should one word count more than another because its sentence is short?",
         ),
         mistake(
             "log_of_softmax", _loss(losses=_logged_first), twins=(_loss(losses=_taken_first),)
         ).says(*LOG_OF_SOFTMAX),
         mistake("one_too_many", _loss(real=lambda t, lens: _real(t, lens + 1))).says(
-            "You count a pad of each item that has one: a length of 2 keeps positions 0, 1 and 2.",
+            "You count one pad of each item that has any: a length of 2 keeps positions 0, 1 and "
+            "2.",
             "Which is the last real position of an item of length 2?",
         ),
         mistake("id_0_ignored", _loss(real=lambda t, lens: _real(t, lens) & (t != 0))).says(

@@ -47,7 +47,7 @@ def _probes(rng) -> list[Probe]:
             "Items may be int32 and need not be contiguous."
         ),
         edge("list_stays", _drawn(rng, [2, 5, 3], 0), 0, scenario="twice").says(
-            "The list and its tensors must stay unchanged: a second call must give the same."
+            "The list and its tensors must stay unchanged: a second call must give the same result."
         ),
     ]
 

@@ -25,7 +25,7 @@ def _probes(rng) -> list[Probe]:
             "The first column must hold `start`, whatever number it is."
         ),
         edge("one_word_of_one_item", targets=[[7]], start=10).says(
-            "One word of one item: the result must be the start, of shape (1, 1)."
+            "For one word of one item, the result must be `start` in shape (1, 1)."
         ),
         edge("no_words", targets=np.zeros((2, 0), np.int64), start=1).says(
             "Without targets, nothing is read: (B, 0) must stay (B, 0)."

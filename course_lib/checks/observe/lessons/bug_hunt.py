@@ -9,7 +9,7 @@ from course_lib.checks.observe.scenarios import builder, scenario, without_last_
 
 @scenario
 def entries(target, probe, args, kwargs):
-    """Return as text what the dict that `target()` returns holds for each word of `keys`."""
+    """Return, as text, the entry for each word of `keys` in the dict that `target()` returns."""
     found = target()
     if not isinstance(found, dict):
         return found if found is None else f"{a_or_an(describe_type(found))}, which is not a dict"

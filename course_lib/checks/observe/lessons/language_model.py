@@ -152,17 +152,19 @@ def equal_generators(target, probe, args, kwargs):
 
 
 def _one_of_each(outputs, like):
-    """Join all steps in one tensor, but return a step of another type alone.
+    """Join all steps into one tensor, or return the first step that is not a tensor.
 
     Raises:
-        NotAsRequested: a step has another shape than its query asks for.
+        NotAsRequested: a step does not have the shape that its query asks for.
     """
     for number, step in enumerate(outputs, 1):
         if not torch.is_tensor(step):
             return step
         if step.shape[:-1] != (*like.shape[:2], 1):
             wanted = f"({', '.join(map(str, like.shape[:2]))}, 1, v)"
-            fact = f"Call {number} of `attend` must return the shape {wanted}; yours returns "
+            fact = (
+                f"Call {number} of `attend` must return a tensor of shape {wanted}; yours returns "
+            )
             question = "Along which axis does the cache grow, and which axes come from the query?"
             raise NotAsRequested(f"{fact}{tuple(step.shape)}.", question)
     return torch.cat(outputs, dim=2)

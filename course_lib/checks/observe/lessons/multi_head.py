@@ -40,7 +40,7 @@ def load_weights(target, probe, args, kwargs):
         raise NotAsRequested(
             f"After your function, `reference` raises {type(error).__name__} when it is called: "
             f"{' '.join(str(error).split())}",
-            "What are the shape and the dtype of each parameter before your call, and after it?",
+            "What are the shape and dtype of each parameter before and after your call?",
         ) from error
     return outputs, weights, source, trainable, changed
 

@@ -116,12 +116,6 @@ def _model(join, size, normalize) -> type:
     return KVCache
 
 
-class _ScaledInPlace(_model(size=lambda *given: 1)):
-    def attend(self, query) -> torch.Tensor:
-        self.keys = self.keys / query.shape[-1] ** 0.5
-        return super().attend(query)
-
-
 EXERCISE = Exercise(
     points=3,
     minutes=15,
@@ -154,10 +148,6 @@ EXERCISE = Exercise(
             twins=tuple(_model(normalize=lambda s, axis=axis: s.softmax(axis)) for axis in (0, 1)),
         ).says(*words("over_queries")),
         mistake("unstable", _model(normalize=unshifted)).says(*words("unstable")),
-        mistake("keys_scaled_in_place", _ScaledInPlace).says(
-            "`attend` divides the stored keys by the root of d, so each call divides them again.",
-            "After `attend`, what must the cache hold?",
-        ),
     ),
     hints=(
         "A cache is a list that grows: the keys and values of the first position, of the second, "

@@ -95,7 +95,7 @@ SumOfValues = but(None, weigh=lambda self, scores: scores.softmax(2))
 LastHundred = but(seen=lambda self: (self.keys[:, :, -100:], self.values[:, :, -100:]))
 
 
-@wrong("keys_scaled_in_place")
+@wrong()
 class DividesTheStoredKeys(Almost):
     def attend(self, query):
         self.keys = self.keys / math.sqrt(query.shape[-1])

@@ -169,7 +169,8 @@ def wrong_dtype(
             return Cause(
                 "dtype_changed",
                 f"`{contract.name}` came back as {got.dtype}; {wanted} was {why}.",
-                "Which step chooses the dtype: a `dtype=`, a conversion or a default?",
+                "Which step chooses the dtype: a `dtype=`, a conversion, a default or an operand "
+                "of another dtype?",
             )
     return None
 

@@ -179,7 +179,7 @@ def example_of(exercise: Exercise, violation: Violation) -> Example:
     is_large = any(_is_large(data) for data in tensors if data.dtype.kind == "f")
     if probe.dtype or is_large:  # torch's default, float32, may round or overflow
         inputs = (*inputs, ("dtype", probe.dtype or "float64"))
-    if probe.training or (probe.construct or {}).get("dropout"):
+    if probe.training or probe.state or "dropout" in (probe.construct or {}):
         inputs = (*inputs, ("mode", "train" if probe.training else "eval"))
     if probe.scenario in _CALLS:
         inputs = (*inputs, ("calls", _CALLS[probe.scenario]))

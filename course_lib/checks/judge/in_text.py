@@ -88,10 +88,11 @@ def text_of_record(recorded: Recorded) -> str:
 def _array_text(data: np.ndarray) -> str:
     has_largest = data.dtype.kind == "f" and np.isin(np.abs(data), _LARGEST).any()
     precision = 5 if has_largest else 3  # rounded to 3 digits, these would be infinite
+    is_exact = data.dtype.kind != "f" or np.array_equal(data, data.round(3), equal_nan=True)
     return np.array2string(
         data,
         precision=precision,
-        suppress_small=False,
+        suppress_small=is_exact,
         separator=", ",
         threshold=80,
         floatmode="maxprec",

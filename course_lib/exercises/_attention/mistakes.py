@@ -270,7 +270,7 @@ SHARED = (
     ),
     Row("finite_fill", filled(-1e9) | {"clear": zeroed}).says(
         "You fill dropped scores with a finite number, such as -1e9. If the other scores are as "
-        "small, a dropped key still takes a share of the softmax.",
+        "small or smaller, the fill changes the weights.",
         "Which value is below every finite score, in every dtype?",
     ),
     Row("lengths_ignored", {"real": unread}).says(

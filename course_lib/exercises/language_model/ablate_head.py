@@ -126,9 +126,10 @@ def _as_it_was(probe, expected, recorded) -> Problem | None:
     logits, changes = recorded.items.values()
     if changes.text == "nothing":
         return close(probe, expected[0], logits)
+    moment = probe.inputs()["model_runs"]
     return Cause(
         "left_over",
-        f"{probe.says} But look at {changes.text}.",
+        f"{moment[0].upper()}{moment[1:]}, the model differs from what it must be: {changes.text}.",
         "Which line causes this? Can it work on a copy, or do you undo only that change, and what "
         "happens to an error?",
     )

@@ -107,7 +107,7 @@ EXERCISE = Exercise(
             "What do the numerator and the denominator of a weight have in common?",
         ),
         mistake("short_block_dropped", Blocked.answer({"blocks": _full_blocks})).says(
-            "The last block is left out if it is shorter than block_size.",
+            "A last block that is shorter than the others is left out.",
             "Where does the last block begin if block_size does not divide the number of keys?",
         ),
         mistake("empty_row", Blocked.answer({"shift": lambda self, larger: larger})).says(

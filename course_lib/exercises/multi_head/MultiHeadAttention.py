@@ -84,8 +84,8 @@ def _values(rng, probe) -> list[Probe]:
     rows = np.array([[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]])
     size = batch, n, m, num_heads, _ = 2, 4, 5, 3, 2
     return [
-        probe("worked_number", "A query of zeros weights all keys equally, so each head averages "
-                               "its block of the values and puts it back in its place.",
+        probe("worked_number", "A query of zeros weights all keys equally. With W_v and W_o that "
+                               "change nothing, each head averages its block of the values.",
               (1, 2, 2, 2, 2),
               inputs={"queries": np.zeros((1, 2, 4)), "keys": rows, "values": rows},
               state=_passing_through(rng, 4)),

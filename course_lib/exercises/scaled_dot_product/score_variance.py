@@ -37,8 +37,8 @@ def _near(probe, expected, recorded) -> Problem | None:
     return Problem(
         "wrong_variance",
         f"{probe.says} Yours is {found:.3f} for d = {probe.args['d']}.",
-        "Are all numbers drawn independently? What is the variance of a sum of d such products, "
-        "and what does a factor before the sum do to it?",
+        "Are all numbers drawn independently, from the distribution that the statement names? "
+        "What does a factor before the sum do to its variance?",
     )
 
 

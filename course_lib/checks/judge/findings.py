@@ -162,7 +162,9 @@ def findings_of(
         message = problem.message if elsewhere else with_numbers(exercise, failure)
         if elsewhere and not message:
             wrong = wrong_part(exercise, failure) if len(exercise.returns) > 1 else None
-            message = _NOTHING_KNOWN + (f" Look at {wrong[0]}." if wrong else "")
+            message = _NOTHING_KNOWN
+            if wrong is not None:
+                message += f" Look at {'the ' if ' ' in wrong[0] else ''}{wrong[0]}."
         if elsewhere and (not isinstance(problem, Cause) or problem.id in _ABOUT_ONE_INPUT):
             message = _of_another_input(message)
         if problem.id in (_OF_THE_EDGES if violation.part == "edges" else _OF_THE_VALUES):

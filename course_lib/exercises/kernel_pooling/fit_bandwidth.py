@@ -92,8 +92,8 @@ def _near_best(probe, expected, recorded) -> Problem | None:
             "training_error_minimised",
             f"Your bandwidth {found:.4g} is too small. Its error is smaller than that of the "
             "best bandwidth if each point also predicts itself, but not if the point is left out.",
-            "Print the bandwidth and the error of each step: does the error leave the point itself "
-            "out, and do both settle?",
+            "Print the bandwidth and the error of each step: do both settle, and does the error "
+            "leave the point itself out?",
         )
     direction = "small" if found < best else "large"
     return Problem(

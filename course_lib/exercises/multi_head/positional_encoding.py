@@ -94,8 +94,7 @@ EXERCISE = Exercise(
             "What are the exponents of columns 0 and 1?",
         ),
         mistake("odd_size_fails", _for_even_sizes, fails=True).says(
-            "Your code fails for an odd `embed_dim` such as 3, which needs one more sine than "
-            "cosines.",
+            "Your code fails for `embed_dim` = 3: an odd number needs one more sine than cosines.",
             "Of five columns, how many are in `encoding[:, 1::2]`?",
         ),
     ),

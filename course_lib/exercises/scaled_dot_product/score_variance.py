@@ -55,8 +55,8 @@ def _scatter(probe, expected, recorded) -> Problem | None:
         )
     return Problem(
         "wrong_number_of_pairs",
-        f"{probe.says} Over 60 seeds, your estimates have {ratio:.1f} times the standard deviation "
-        "that this gives.",
+        f"{probe.says} Over 60 seeds, the standard deviation of your estimates, divided by their "
+        f"mean, is {ratio:.1f} times what this gives.",
         "How many pairs do you draw, and does each query meet its own key?",
     )
 

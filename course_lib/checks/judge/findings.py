@@ -29,6 +29,7 @@ _ABOUT_ONE_INPUT = (
     "spent_kept",
     "spent_functions",
 )
+_ON_EVERY_INPUT = (*HYGIENE, "parameters")  # where it was not seen, the call raised an error
 _NOTHING_KNOWN = "Your result differs from the one that the definition gives."
 _POINTERS = {
     "values": "Which of your steps differs from what the statement asks for?",
@@ -170,7 +171,7 @@ def findings_of(
         if problem.id in (_OF_THE_EDGES if violation.part == "edges" else _OF_THE_VALUES):
             message = f"{failures.case_of(failure)} {message}".strip()
         message = message or _NOTHING_KNOWN
-        if cause and name_of(problem) == cause and violation.aspect not in HYGIENE:
+        if cause and name_of(problem) == cause and violation.aspect not in _ON_EVERY_INPUT:
             failing = by_probe(v for v in violations if v.aspect not in HYGIENE).values()
             share = sum(any(v.problem.id == problem.id for v in about) for about in failing)
             if share < len(failing):

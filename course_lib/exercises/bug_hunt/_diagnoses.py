@@ -84,7 +84,7 @@ def _named(probe, expected, recorded) -> Problem | None:
     return Problem(
         "some_entries_are_wrong",
         "At least one box does not break the invariant you name for it, with lengths of at least "
-        "1 where its exercise says so. The entries are judged together, all or nothing.",
+        "1 where its exercise says so. One wrong entry fails all those shown below.",
         "For which entries does a test return False for that box and True for `Sound`, and could "
         "there be another reason?",
     )

@@ -129,9 +129,9 @@ EXERCISE = Exercise(
     exact=("apart",),
     mistakes=(
         mistake("overwritten", _model(join=lambda old, new: new)).says(
-            "A query attends only to what was appended last: each `append` replaces what was "
-            "there, or `attend` empties the cache.",
-            "What should `self` hold after two calls to `append`?",
+            "A query misses what was appended earlier: each `append` replaces what was there, or "
+            "`attend` empties the cache.",
+            "What should `self` hold after `append`, `attend` and `append`, in this order?",
         ),
         mistake("unscaled", _model(size=lambda *given: 1)).says(*words("unscaled")),
         mistake(

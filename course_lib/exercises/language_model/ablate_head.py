@@ -126,10 +126,10 @@ def _as_it_was(probe, expected, recorded) -> Problem | None:
     logits, changes = recorded.items.values()
     if changes.text == "nothing":
         return close(probe, expected[0], logits)
-    moment = probe.inputs()["model_runs"]
+    moment, what = probe.inputs()["model_runs"], changes.text.replace("its ", "the model's ")
     return Cause(
         "left_over",
-        f"{moment[0].upper()}{moment[1:]}, the model differs from what it must be: {changes.text}.",
+        f"{moment[0].upper()}{moment[1:]}, this is not as it must be: {what}.",
         "Which line causes this? Can it work on a copy, or do you undo only that change, and what "
         "happens to an error?",
     )

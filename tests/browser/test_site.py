@@ -250,6 +250,10 @@ CLIPPED = """() => [...document.querySelectorAll(".bd-article pre, .bd-article .
   .filter(e => getComputedStyle(e).display !== "inline")
   .filter(e => e.tagName === "PRE" || getComputedStyle(e).overflowX === "hidden")
   .map(e => `${innerWidth}: ${e.tagName} ${e.textContent.slice(0, 60)}`)"""
+# The theme lets the keyboard reach what scrolls, but only 300 ms after the last change of a page.
+REACHABLE = """() => [...document.querySelectorAll("pre, .output, .pst-scrollable-table-container")]
+  .every(e => e.tabIndex === 0
+    || (e.scrollWidth <= e.clientWidth && e.scrollHeight <= e.clientHeight))"""
 STILL = "*, *::before, *::after { transition: none !important; animation: none !important; }"
 COLORS = {"runOnly": ["color-contrast"]}
 ALL_ELSE = {"rules": {"color-contrast": {"enabled": False}}}
@@ -280,13 +284,14 @@ class Visit:
         self.figures = [len(page.query_selector_all(kind)) for kind in (drawn, stills)]
         self.figures *= any(self.figures)
         self.broken_formulas = len(page.query_selector_all("mjx-merror, [data-mjx-error]"))
-        for width in (1440, 820, 360):  # last the one where all that can scroll may be focused
+        for width in (1440, 820, 360):
             page.set_viewport_size({"width": width, "height": 900})
             reached = page.evaluate("document.documentElement.scrollWidth")
             self.too_wide += [reached] * (reached > width)
             self.clipped += page.evaluate(CLIPPED)
         page.set_viewport_size({"width": 1280, "height": 900})
         page.evaluate(THIN)
+        page.wait_for_function(REACHABLE)
         options = {"resultTypes": ["violations"], "preload": False}
         self.serious["light"] = serious(run_axe(page, **options, **ALL_ELSE))
         page.evaluate(ONE_TEXT_OF_A_KIND)

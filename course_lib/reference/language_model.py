@@ -125,7 +125,7 @@ SWITCHED_OFF = {
     "inside the second": (1,),
     "after the with, after a step from inside": (),
     "after the with": (),
-    "after the with, left by an error": (),
+    "after an error inside the with": (),
 }
 
 

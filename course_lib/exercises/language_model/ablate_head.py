@@ -69,7 +69,7 @@ def _values(rng) -> list[Probe]:
         probe("first_head", 0, 0).says(_OFF),
         probe("last_head", 0, 3, num_heads=4, embed_dim=8).says(_OFF),
         probe("afterwards", 1, 2, _AFTER).says(_AS_BEFORE),
-        probe("after_an_error", 0, 1, f"{_AFTER}, left by an error").says(
+        probe("after_an_error", 0, 1, "after an error inside the with").says(
             "An error raised inside must come out, and the model must be what it was."
         ),
         probe("one_after_the_other", 0, 1, "inside the second", then=(1, 0)).says(
@@ -126,10 +126,9 @@ def _as_it_was(probe, expected, recorded) -> Problem | None:
     logits, changes = recorded.items.values()
     if changes.text == "nothing":
         return close(probe, expected[0], logits)
-    moment, what = probe.inputs()["model_runs"], changes.text.replace("its ", "the model's ")
     return Cause(
         "left_over",
-        f"{moment[0].upper()}{moment[1:]}, this is not as it must be: {what}.",
+        f"{changes.text[0].upper()}{changes.text[1:]}.",
         "Which line causes this? Can it work on a copy, or do you undo only that change, and what "
         "happens to an error?",
     )

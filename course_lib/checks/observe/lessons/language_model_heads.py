@@ -121,10 +121,11 @@ def head_switched_off(target, probe, args, kwargs):
         return _after_a_step(model, tokens, logits, layer), _NOTHING
     logits, changes = _seen(model, tokens, trained=True)
     if "error" in moment and not came_out:
-        return logits, "the error raised inside, which does not come out"
+        return logits, "an error raised inside the `with` does not come out"
     if changes == _NOTHING:
         after = _state_of(model)
-        changes = ", ".join(name for name in before if before[name] != after[name]) or _NOTHING
+        changed = ", ".join(name for name in before if before[name] != after[name])
+        changes = f"after the `with`, the model has changed: {changed}" if changed else _NOTHING
         if "its hooks" in changes:
             kept = zip(before["its hooks"], after["its hooks"], strict=False)
             lost = any(not set(earlier) <= set(later) for earlier, later in kept)
@@ -145,9 +146,9 @@ def _seen(model, tokens, trained=False):
     model(tokens[:1, :1])
     logits = model(tokens)
     if any(getattr(module, "overwritten", False) for module in model.modules()):
-        return logits, "the heads' own tensor, which you overwrite"
+        return logits, "you overwrite the heads' own tensor"
     if trained and not logits.requires_grad:
-        return logits, "its logits, which have no graph for gradients"
+        return logits, "the logits have no graph for gradients"
     return logits, _NOTHING
 
 
@@ -174,8 +175,8 @@ def _state_of(model):
         "its hooks": [list(getattr(m, kind)) for m in modules.values() for kind in kinds],
         "its layers": list(modules.items()),
         "its parameters": {p: (name, p.tolist()) for name, p in parameters.items()},
-        "requires_grad": [p.requires_grad for p in parameters.values()],
-        "the gradients": [
+        "its requires_grad": [p.requires_grad for p in parameters.values()],
+        "its gradients": [
             p.grad if p.grad is None else p.grad.tolist() for p in model.parameters()
         ],
         "its training mode": [module.training for module in modules.values()],

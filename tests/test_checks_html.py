@@ -1,5 +1,6 @@
 """The HTML of reports and hints is legible, loads nothing, and is as complete as the text."""
 
+import itertools
 import random
 import re
 import warnings
@@ -65,13 +66,17 @@ def test_no_stripe_or_color_of_jupyter_reaches_a_matrix():
     assert len(tags) > 4 and all("background:transparent!important" in tag for tag in tags)
 
 
+@pytest.mark.parametrize("overridden", [False, True])
 @pytest.mark.parametrize("most", [1, 2, 5, 22])
-def test_points_by_part_add_up_to_the_points(most):
+def test_points_by_part_add_up_to_the_points(most, overridden):
     generator = random.Random(most)
     for _ in range(500):
-        weights = [generator.random() for _ in range(generator.randint(2, 4))]
-        shares = [weight / sum(weights) for weight in weights]
-        kept = [generator.choice([0.0, 1.0, generator.random()]) for _ in shares]
+        cuts = sorted(generator.sample(range(1, 10 * most), generator.randint(1, 3)))
+        if overridden:  # the parts are no longer worth whole tenths
+            cuts = [cut + generator.random() / 2 for cut in cuts]
+        cuts = [0, *cuts, 10 * most]
+        shares = [(later - cut) / 10 / most for cut, later in itertools.pairwise(cuts)]
+        kept = [generator.choice([0.0, 1.0, 0.6 * generator.random()]) for _ in shares]
         earned = [share * part for share, part in zip(shares, kept, strict=True)]
         parts = dict(zip("abcd", zip(earned, shares, strict=True), strict=False))
         report = Report("x", "incorrect", min(sum(earned), 0.99), most, parts=parts)
@@ -80,8 +85,10 @@ def test_points_by_part_add_up_to_the_points(most):
         assert sum(one for one, _ in pairs) == pytest.approx(report.points) and report.points < most
         assert sum(of for _, of in pairs) == pytest.approx(most)
         assert all(one <= of for one, of in pairs)
-        if min(kept) < 1:
-            assert all(one == of for (one, of), part in zip(pairs, kept, strict=True) if part == 1)
+        if not overridden:
+            assert [of for _, of in pairs] == pytest.approx([share * most for share in shares])
+            full = [pair for pair, part in zip(pairs, kept, strict=True) if part == 1]
+            assert sum(earned) > 0.99 or all(one == of for one, of in full)
 
 
 def test_a_bar_can_be_told_from_light_and_dark_backgrounds_by_the_contrast_of_wcag():

@@ -226,10 +226,12 @@ def test_right_numbers_of_another_kind_or_by_a_loop_earn_half(name, answer, most
 
 
 @pytest.mark.parametrize("name", list(exercises()))
-def test_the_shares_of_an_exercise_sum_to_one(name):
+def test_the_shares_of_an_exercise_sum_to_one_and_are_worth_whole_tenths_of_points(name):
     exercise = exercises()[name]
     shares = shares_of(exercise, exercise.probes(np.random.default_rng(0)))
     assert sum(shares.values()) == pytest.approx(1) and all(s >= 0 for s in shares.values())
+    tenths = [10 * exercise.points * share for share in shares.values()]
+    assert tenths == pytest.approx([round(number) for number in tenths])
     assert not exercise.shares or sum(exercise.shares.values()) == pytest.approx(1)
 
 

@@ -1,7 +1,7 @@
 """The report that a student reads, as text and as HTML."""
 
 import html
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -36,16 +36,14 @@ def hint_html(words: str) -> str:
 
 
 def _whole_numbers(
-    exact: Mapping[str, float], total: int, least: Mapping[str, int], full: Container[str] = ()
+    exact: Mapping[str, float], total: int, most: Mapping[str, int]
 ) -> dict[str, int]:
-    """Round numbers so that they add up to `total`. Those of `full` parts are `least`."""
-    rounded = {part: max(int(number + 1e-9), least[part]) for part, number in exact.items()}
-    rounded |= {part: number for part, number in least.items() if part in full}
+    """Round numbers to integers from 0 to `most` that add up to `total`."""
+    rounded = {part: int(number + 1e-9) for part, number in exact.items()}
     while left := total - sum(rounded.values()):
         step = 1 if left > 0 else -1
-        room = [p for p in exact if p not in full and exact[p] and rounded[p] + step >= least[p]]
-        part = max(room, key=lambda one: step * (exact[one] - rounded[one]))
-        rounded[part] += step
+        room = [part for part in exact if 0 <= rounded[part] + step <= most[part]]
+        rounded[max(room, key=lambda part: step * (exact[part] - rounded[part]))] += step
     return rounded
 
 
@@ -186,15 +184,13 @@ class Report:
 
     def _parts_line(self) -> str:
         """Return the points of each part, in tenths that add up to the total."""
-        shares = {part: share for part, (_, share) in self.parts.items() if share}
-        whole = round(10 * self.max_points)
-        exact = {part: whole * self.parts[part][0] for part in shares}
-        earned = _whole_numbers(exact, round(10 * self.points), dict.fromkeys(shares, 0))
-        full = [part for part, share in shares.items() if exact[part] > whole * share - 1e-9]
-        full = full if len(full) < len(shares) else []  # a mistake costs at least a hundredth
-        exact = {part: whole * share for part, share in shares.items()}
-        possible = _whole_numbers(exact, whole, earned, full)
-        told = (f"{part} {earned[part] / 10:.1f}/{possible[part] / 10:.1f}" for part in shares)
+        tenths = round(10 * self.max_points)
+        parts = {part: pair for part, pair in self.parts.items() if pair[1] > 0}
+        exact = {part: tenths * share for part, (_, share) in parts.items()}
+        possible = _whole_numbers(exact, tenths, dict.fromkeys(exact, tenths))
+        exact = {part: tenths * earned for part, (earned, _) in parts.items()}
+        earned = _whole_numbers(exact, round(10 * self.points), possible)
+        told = (f"{part} {earned[part] / 10:.1f}/{possible[part] / 10:.1f}" for part in parts)
         return f"Points by part: {', '.join(told)}"
 
     def _repr_html_(self) -> str:

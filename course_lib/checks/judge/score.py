@@ -18,9 +18,14 @@ _HALF = ({"attributes"}, {"kind"})  # correct numbers, but not stored or in anot
 
 
 def shares_of(exercise: Exercise, probes: Iterable[Probe]) -> dict[str, float]:
-    """Return each part's share of the points; the share of parts without probes goes to values."""
+    """Return each part's share of the points, rounded so that each part is worth whole tenths.
+
+    The share of parts without probes goes to values.
+    """
     present = {probe.part for probe in probes} | {"hygiene"}
-    shares = {part: share for part, share in (exercise.shares or SHARES).items() if part in present}
+    tenths = round(10 * exercise.points)
+    exact = {part: share for part, share in (exercise.shares or SHARES).items() if part in present}
+    shares = {part: round(share * tenths) / tenths for part, share in exact.items()}
     shares["values"] += 1.0 - sum(shares.values())
     return shares
 

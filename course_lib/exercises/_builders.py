@@ -80,8 +80,8 @@ def at_the_largest(make: Callable[[float], Mapping]) -> list[Probe]:
 
 
 LOG_OF_SOFTMAX = (
-    "You take the softmax before the logarithm. With large logits a small probability underflows "
-    "to 0, and what you compute from it is infinite or NaN.",
+    "You take exponentials before the logarithm. With large logits they may overflow or "
+    "underflow, and what you compute from them may be infinite or NaN.",
     "Which function takes the softmax and the logarithm in one step?",
 )
 GRAPH_KEPT = (

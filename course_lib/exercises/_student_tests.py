@@ -46,6 +46,7 @@ def mistakes_of_comparisons(make: Callable[..., Callable]) -> tuple[Mistake, ...
                 lambda a, b: (a - b < 1e-5).all(),
                 lambda a, b: _close(a, b, atol=0.1),
                 lambda a, b: _close(a, b, atol=0.5),
+                lambda a, b: _close(a, b, rtol=0.01),
                 lambda a, b: (a - b).abs().mean() < 0.01,
                 lambda a, b: not ((a - b).abs() > 0.1).any(),
             ),
@@ -61,7 +62,7 @@ ANSWERS = tuple(Returned(f"result for object_{i}", "bool") for i in (1, 2))
 _MIXED = "mixed"
 # name: (amount, direction, item, row) of the error, and the description of the object.
 _NUDGES = {
-    "a_hundredth": ((0.01, _MIXED, None, None), "whose outputs are wrong by at most 0.01"),
+    "a_hundredth": ((0.01, _MIXED, None, None), "whose outputs near 50 are wrong by at most 0.01"),
     "all_larger": ((1.0, "all", None, None), "whose errors all have the same sign"),
     "all_smaller": ((-1.0, "all", None, None), "whose errors all have the same sign"),
     "features_cancel": ((1.0, "cancel", None, None), "whose errors cancel in a mean"),
@@ -287,8 +288,8 @@ DESCRIBED = {
     "first_value": "a module that returns the first value",
     "batch_average": "a module that returns the average of all values of the batch",
     "reversed_by_order": "a module that reverses its features unless feature 1 of its keys ascends",
-    "reversed_by_third": "a module that reverses its output features if feature 1 of the third "
-    "key is smaller than that of the first",
+    "reversed_by_third": "a module that reverses its output features if feature 1 of key 2 is "
+    "smaller than that of key 0",
     "first_key_special": "a module that prefers its first key, whichever it is",
     "middle_keys_special": "a module that prefers the keys in the middle",
     "neighbours_count": "a module in which each key also counts for its two neighbors in a circle",

@@ -91,7 +91,7 @@ def _record(value, depth) -> Recorded:
     if kind is float or isinstance(value, np.floating):
         return Recorded("float", name, data=np.array(float(value)))
     if kind is str:
-        return Recorded("str", name, text=value[:_MAX_TEXT])
+        return Recorded("str", name, text=value[:_MAX_TEXT] + "..." * (len(value) > _MAX_TEXT))
     if isinstance(value, tuple | list) and depth:
         items = {i: record(item, depth - 1) for i, item in enumerate(value[:_MAX_ITEMS])}
         return Recorded("tuple" if isinstance(value, tuple) else "list", name, items=items)

@@ -334,8 +334,8 @@ SHARED = (
         scaled_by(lambda q, k: k.shape[-2]),
         twins=(scaled_by(lambda q, k: q.shape[-2]), scaled_by(lambda q, k: q.shape[1])),
     ).says(
-        "You divide the scores by the wrong number, such as the root of the number of queries or "
-        "of keys.",
+        "You divide the scores by the wrong number, such as the root of the number of queries, "
+        "keys or value features.",
         "How many products are summed in one score?",
     ),
     Row(

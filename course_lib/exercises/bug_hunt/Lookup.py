@@ -80,13 +80,13 @@ def _eval_alone(rng) -> Probe:
 def _lookup_probes(rng) -> list[Probe]:
     padded = _lookup_problem(rng, 3, 4, 6, (5, 2, 3), 7, [2, 6, 4])
     return [
-        Probe("few", "The outputs are softmax(q k^T / sqrt(num_hiddens)) V, here for two queries "
-                     "over three keys.", **_lookup_problem(rng, 1, 2, 3, (3, 4, 2), 2)),
+        Probe("few", "The outputs are softmax(q k^T / sqrt(num_hiddens)) V.",
+              **_lookup_problem(rng, 1, 2, 3, (3, 4, 2), 2)),
         _root_alone(rng),
         _axis_alone(rng),
         _eval_alone(rng),
-        Probe("plain", "Without lengths, all keys are real. Query, key and hidden sizes differ; "
-                       "only one of them belongs under the root.",
+        Probe("plain", "Without lengths, all keys are real. Query, key and hidden sizes may "
+                       "differ; only one of them belongs under the root.",
               **_lookup_problem(rng, 2, 3, 5, (4, 6, 7), 8)),
         Probe("padded", "Rows of the weights must sum to 1 over the real keys.", **padded),
         Probe("one_key", "With one real key, every query must get its value.",

@@ -74,8 +74,8 @@ def _named(probe, expected, recorded) -> Problem | None:
         if named not in INVARIANTS:
             return Cause(
                 f"{box}_unknown_id",
-                f"For `{box}` you name `{named[:60]}{'...' * (len(named) > 60)}`, which is not on "
-                "the list of invariants.",
+                f"For `{box}` you name `{named[:60]}{'...' * (len(named) > 60)}`, which is not "
+                "the id of an invariant.",
                 "Is it one of the keys of `INVARIANTS`, spelled as there?",
                 "unknown_id",
             )

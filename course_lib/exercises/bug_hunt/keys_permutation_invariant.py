@@ -26,15 +26,15 @@ def _permutation_probes(rng) -> list[Probe]:
 
     return [
         *pairs(rng, _BROKEN, _KEEPERS, lengths=False, m=5),
-        ask("equal_keys", "Here all keys of an item are equal.", "first_key_special", "sound",
+        ask("equal_keys", "Keys that are all equal must work.", "first_key_special", "sound",
             same_keys),
-        ask("one_key", "Here there is one key.", "first_key_special", "sound", m=1),
-        ask("one_item_and_query", "Here the batch is one item of one query.", "neighbours_count",
+        ask("one_key", "One key must work.", "first_key_special", "sound", m=1),
+        ask("one_item_and_query", "One item of one query must work.", "neighbours_count",
             "curlew", b=1, n=1, m=4),
         values_of_another_size(rng, "first_value", "plain_average"),
-        ask("keys_in_order", "Here feature 1 of the keys ascends.", "reversed_by_order", "sound",
+        ask("keys_in_order", "Keys that ascend must work.", "reversed_by_order", "sound",
             _keys_in_order(rng)),
-        ask("far_apart", "Here feature 1 of the keys ascends.", "reversed_by_third", "sound",
+        ask("far_apart", "Keys that ascend must work.", "reversed_by_third", "sound",
             _keys_in_order(rng)),
         student_tests.in_train_mode(rng, "order", **_keys_in_order(rng)),
         *student_tests.module_edges(rng, "order", "first_key_special", num_keys=3),
@@ -90,7 +90,7 @@ EXERCISE = Exercise(
     mistakes=(
         mistake("only_a_flip", _permuting(_flip)).says(
             "You only reverse the keys. Those in the middle stay there, and neighbors stay "
-            "neighbors, so a module that depends on either passes.",
+            "neighbors, so a module that depends on either may pass.",
             "What does a reversal leave unchanged, and which orders change it?",
         ),
         mistake("neighbors_kept", _permuting(_roll), twins=(_all_rotations,)).says(

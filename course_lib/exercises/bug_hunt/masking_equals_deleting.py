@@ -33,9 +33,9 @@ def _masking_probes(rng) -> list[Probe]:
     return [
         student_tests.question("by_hand", *pair, **by_hand),
         *pairs(rng, _BROKEN, ("sound", "avocet")),
-        ask("one_key", "Here there is one key.", ("sound", "bittern"), [1, 1], m=1),
-        ask("nothing_to_delete", "Here every key is real.", ("sound", "bittern"), [5, 5, 5]),
-        ask("full_items", "Here every key is real.", ("one_key_less", "sound"), [4, 4], m=4),
+        ask("one_key", "One key must work.", ("sound", "bittern"), [1, 1], m=1),
+        ask("nothing_to_delete", "Full lengths must work.", ("sound", "bittern"), [5, 5, 5]),
+        ask("full_items", "Full lengths must work.", ("one_key_less", "sound"), [4, 4], m=4),
         values_of_another_size(rng, "real_average", "plain_average", valid_lens=[2, 4, 3]),
         student_tests.in_train_mode(rng, "pads", **drawn),
         *student_tests.module_edges(rng, "pads", "curlew", [2, 3, 2]),

@@ -161,7 +161,7 @@ EXERCISE = Exercise(
             "Which numbers enter the two exponentials, and can each of them be too large?",
         ),
         mistake("factor_2_missing", _model(factor=1)).says(
-            "You use exp(q) and exp(k), but tanh(x) needs exp(2x).",
+            "Your exponents lack the factor 2: tanh(x) needs exp(2x) or exp(-2x).",
             "How is tanh(x) written with exponentials?",
         ),
     ),

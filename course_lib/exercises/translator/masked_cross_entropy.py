@@ -155,7 +155,7 @@ EXERCISE = Exercise(
             _loss(average=lambda kept, real: (kept.sum(1) / real.sum(1).clamp(min=1)).mean()),
         ).says(
             "You average within each item, then over the items, so a word of a short item weighs "
-            "more than one of a long item, and an item without words may count, too.",
+            "more than one of a long item.",
             "Should one word count more than another because its sentence is short?",
         ),
         mistake(

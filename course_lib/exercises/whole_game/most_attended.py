@@ -22,7 +22,7 @@ def _probes(rng) -> list[Probe]:
     ties = rng.permuted([[0.3, 0.3, 0.3, 0.1, 0.0], [0.4, 0.4, 0.1, 0.1, 0.0]], axis=1)
     return [
         case("worked", attention_weights=worked).says(
-            "Row 0 has its largest weight at position 2; row 1 has two, and the first is at 0."
+            "A row (0.1, 0.2, 0.7) must give position 2, and (0.4, 0.4, 0.2) position 0."
         ),
         case("close", attention_weights=close).says(
             "The largest weight may lead by only a thousandth."

@@ -67,7 +67,7 @@ SEQUENCE_FUNCTIONS = {
 
 
 def nudged(of, amount, direction, row=None):
-    """Return tanh(x), moved by up to `amount * direction` depending on irrelevant input."""
+    """Return 50 + tanh(x), moved by up to `amount * direction` depending on irrelevant input."""
 
     def function(x):
         rows = torch.arange(x.shape[1], device=x.device)
@@ -87,7 +87,7 @@ def nudged(of, amount, direction, row=None):
             effect = torch.where(unseen & (effect != 0), amount, effect)
         else:
             effect = effect * amount
-        return torch.tanh(x) + effect[..., None] * torch.tensor(direction, dtype=x.dtype)
+        return 50 + torch.tanh(x) + effect[..., None] * torch.tensor(direction, dtype=x.dtype)
 
     return function
 

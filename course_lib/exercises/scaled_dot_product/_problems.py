@@ -61,7 +61,7 @@ PROPERTIES = (
     Property(
         "outputs_are_not_weighted_values",
         _outputs_are_not_weighted_values,
-        "Which weights multiply the values?",
+        "Which weights multiply the values, and do you change the outputs afterwards?",
     ),
     *RETURNED,
 )

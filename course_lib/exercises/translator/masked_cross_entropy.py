@@ -154,9 +154,9 @@ EXERCISE = Exercise(
             "mean_of_means",
             _loss(average=lambda kept, real: (kept.sum(1) / real.sum(1).clamp(min=1)).mean()),
         ).says(
-            "You average within each item, then over the items, so a word of a short item weighs "
-            "more than one of a long item.",
-            "Should one word count more than another because its sentence is short?",
+            "You average within each item, then over the items. Every real word must weigh the "
+            "same, and an item without words must not count.",
+            "By which number must you divide the sum of the losses of all real words?",
         ),
         mistake(
             "log_of_softmax", _loss(losses=_logged_first), twins=(_loss(losses=_taken_first),)

@@ -169,6 +169,17 @@ def test_a_report_counts_what_a_students_test_reveals_and_accuses(name):
     assert counts(lambda *args: 1 / 0) == [0, broken, 0, right]
 
 
+def test_a_report_that_counts_every_broken_module_as_rejected_shows_none_that_is_accepted():
+    def trims_all_items_to_the_longest(module, queries, keys, values, valid_lens):
+        longest = int(valid_lens.max())
+        trimmed = module(queries, keys[:, :longest], values[:, :longest])
+        return torch.allclose(module(queries, keys, values, valid_lens), trimmed, atol=1e-5)
+
+    text = grade("masking_equals_deleting", trims_all_items_to_the_longest, seed="t").text()
+    revealed, broken = re.search(r"rejects (\d+) of (\d+) broken modules", text).groups()
+    assert revealed == broken and "False≠" in text and "True≠" not in text
+
+
 @pytest.mark.parametrize("kind", sorted(multi_head.SEQUENCE_FUNCTIONS))
 def test_the_oracle_swaps_pairs_and_decides_as_all_orders_would(kind):
     x = 1.3 * normal(2, 2, 4, 3).numpy()

@@ -173,7 +173,8 @@ def example_of(exercise: Exercise, violation: Violation) -> Example:
     """Return the input of a violation with the result of the student's code."""
     probe, seen = violation.probe, violation.seen
     inputs = tuple((name, text_of_input(value)) for name, value in probe.inputs().items())
-    if probe.part == "edges" and any(array.requires_grad for array in probe.arrays().values()):
+    is_about_gradients = probe.part == "edges" or violation.aspect == "gradients"
+    if is_about_gradients and any(array.requires_grad for array in probe.arrays().values()):
         inputs = (*inputs, ("requires_grad", "True"))
     tensors = [a.data for a in probe.arrays().values() if a.kind == "tensor"]
     is_large = any(_is_large(data) for data in tensors if data.dtype.kind == "f")

@@ -17,7 +17,7 @@ from course_lib.checks.observe.observation import Observation
 
 _MAX_FINDINGS = 4
 _UNNAMED = ("wrong_values", "not_a_number", "attribute_values")
-_NUMBERS_RIGHT = " On this input, its value is correct."
+_NUMBERS_RIGHT = " On this input, the value is correct."
 _OF_THE_VALUES = ("wrong_values", "precision_lost")
 _OF_THE_EDGES = (*_OF_THE_VALUES, "not_a_number", "wrong_shape", "raised")
 # Causes whose facts are about one input. Facts of other problems always are.
@@ -177,7 +177,7 @@ def findings_of(
             failing = by_probe(v for v in violations if v.aspect not in HYGIENE).values()
             share = sum(any(v.problem.id == problem.id for v in about) for about in failing)
             if share < len(failing):
-                message = f"On {share} of the {len(failing)} inputs that fail, {_inside(message)}"
+                message += f" This happens on {share} of the {len(failing)} inputs that fail."
         message += _NUMBERS_RIGHT if violation.aspect == "kind" and not elsewhere else ""
         hint = problem.hint or _POINTERS.get(violation.aspect, "")
         findings.append(Finding(problem.id, message, hint, violation.part))
@@ -199,12 +199,9 @@ def name_of(problem: Problem) -> str | None:
 
 def _of_another_input(sentence: str) -> str:
     """Return a sentence with numbers of an input that the report does not show."""
-    return f"On another input, {_inside(sentence)}"
-
-
-def _inside(sentence: str) -> str:
-    """Return a sentence as it is written after a comma."""
-    return sentence if sentence.startswith(("NaN", "`")) else sentence[:1].lower() + sentence[1:]
+    if not sentence.startswith(("NaN", "`")):
+        sentence = sentence[:1].lower() + sentence[1:]
+    return f"On another input, {sentence}"
 
 
 def _named(explanations: list[Explanation], part: str) -> list[Finding]:

@@ -77,6 +77,8 @@ def try_shrink(
                         and _is_confirmed(exercise, found)
                         and (mistake is None or _reproduces(exercise, mistake, found))
                         and (prop is None or prop.broken_by(candidate, observed))
+                        # Otherwise the example could contradict the exercise's tally.
+                        and (exercise.tally is None or found.seen.outputs == first.seen.outputs)
                     ):
                         return found
         return None

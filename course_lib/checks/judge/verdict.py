@@ -122,7 +122,8 @@ def _judge_all(
         outcomes[probe.name] = observed, found
     extra = forbidden_in(exercise, prepared, seen)
     violations = [v for _, found in outcomes.values() for v in found] + extra
-    tally, notes = exercise.tally(prepared, outcomes), notes_of(seen)
+    tally = exercise.tally(prepared, outcomes) if exercise.tally else ""
+    notes = notes_of(seen)
     if not violations:
         return Report.on(exercise, "correct", 1.0, tally=tally, notes=notes)
     mistake, caused = _cause_of(violations)

@@ -147,9 +147,9 @@ EXERCISE = Exercise(
                 _of_product(lambda p: p / (p + 1) * 2 - 1),
             ),
         ).says(
-            "You use the fast form even where exp(-2q) or exp(-2k) leaves the range of the dtype. "
-            "One of the two may then be infinite and the other 0, and their product is NaN.",
-            "For which q are both exp(-2q) and 1 / exp(-2q) finite in the inputs' dtype?",
+            "You use the fast form even where the exponential of a query or a key leaves the range "
+            "of the dtype. One may then be infinite and another 0, and their product is NaN.",
+            "For which q are both exp(2q) and exp(-2q) finite in the inputs' dtype?",
         ),
         mistake(
             "sum_guarded",

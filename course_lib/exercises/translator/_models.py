@@ -17,8 +17,7 @@ WORDS, TOKENS, FEATURES = 9, 6, 4  # sizes of vocabulary, source and query
 WITH_MODEL: Given = {"scenario": "with_a_model", "compare": "as_run"}
 ELSEWHERE: Given = {"scenario": "with_a_model_elsewhere"}
 ON_A_GPU = (
-    "A model and a source on a GPU must work: a tensor such as `torch.arange(3)` is on the CPU, "
-    "and CPU and GPU tensors do not mix."
+    "A model and a source on a GPU must work, but `torch.arange(3)` makes a tensor on the CPU."
 )
 LOOKED_AT = (Returned("graph built", "bool"), Returned("mode changed", "bool"))
 

@@ -72,10 +72,7 @@ def _edges(rng) -> list[Probe]:
         ),
         edge(
             "another_device", **_drawn(rng, (2, 3, 4), [3, 1]), scenario="after_another_device"
-        ).says(
-            "Tensors on a GPU must work: a tensor such as `torch.arange(3)` is on the CPU, and the "
-            "two do not mix."
-        ),
+        ).says("Tensors on a GPU must work, but `torch.arange(3)` makes a tensor on the CPU."),
     ]
 
 

@@ -110,7 +110,7 @@ def absolute_errors(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
 
 
 adam_on_log_h = right(lambda *args, **given: descend(*args, **given).exp().item())
-forgets_to_leave_out = wrong("training_error_minimised")(
+forgets_to_leave_out = wrong("not_the_best")(
     lambda *args, **given: descend(*args, **given, leave_out=False).exp().item()
 )
 forgets_exp = wrong("logarithm_returned")(lambda *args, **given: descend(*args, **given).item())

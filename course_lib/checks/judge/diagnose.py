@@ -72,8 +72,10 @@ class Answer:
         """Return the mistakes that explain the most failing probes, if they explain enough."""
         least, best = max(1, self._num_failing) if whole else self._least, []
         for mistake, replayed in replays:
+            if any(one.mistake.id == mistake.id for one in best):  # this is a twin
+                continue
             found = self._explanation(mistake, replayed, least)
-            if found is None or any(one.mistake.id == mistake.id for one in best):
+            if found is None:
                 continue
             best = [one for one in best if one.num_explained == found.num_explained] + [found]
             least = found.num_explained

@@ -88,7 +88,8 @@ def text_of_record(recorded: Recorded) -> str:
 def _array_text(data: np.ndarray) -> str:
     has_largest = data.dtype.kind == "f" and np.isin(np.abs(data), _LARGEST).any()
     precision = 5 if has_largest else 3  # rounded to 3 digits, these would be infinite
-    is_exact = data.dtype.kind != "f" or np.array_equal(data, data.round(3), equal_nan=True)
+    with np.errstate(over="ignore"):
+        is_exact = data.dtype.kind != "f" or np.array_equal(data, data.round(3), equal_nan=True)
     return np.array2string(
         data,
         precision=precision,

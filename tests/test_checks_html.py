@@ -72,7 +72,7 @@ def test_points_by_part_add_up_to_the_points(most, overridden):
     generator = random.Random(most)
     for _ in range(500):
         cuts = sorted(generator.sample(range(1, 10 * most), generator.randint(1, 3)))
-        if overridden:  # the parts are no longer worth whole tenths
+        if overridden:  # the parts are no longer worth whole tenths of a point
             cuts = [cut + generator.random() / 2 for cut in cuts]
         cuts = [0, *cuts, 10 * most]
         shares = [(later - cut) / 10 / most for cut, later in itertools.pairwise(cuts)]

@@ -226,7 +226,7 @@ def test_right_numbers_of_another_kind_or_by_a_loop_earn_half(name, answer, most
 
 
 @pytest.mark.parametrize("name", list(exercises()))
-def test_the_shares_of_an_exercise_sum_to_one_and_are_worth_whole_tenths_of_points(name):
+def test_the_shares_of_an_exercise_sum_to_one_and_are_worth_whole_tenths_of_a_point(name):
     exercise = exercises()[name]
     shares = shares_of(exercise, exercise.probes(np.random.default_rng(0)))
     assert sum(shares.values()) == pytest.approx(1) and all(s >= 0 for s in shares.values())

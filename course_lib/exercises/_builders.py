@@ -81,7 +81,7 @@ def at_the_largest(make: Callable[[float], Mapping]) -> list[Probe]:
 
 LOG_OF_SOFTMAX = (
     "You take exponentials before the logarithm. With large logits they may overflow or "
-    "underflow, and what you compute from them may be infinite or NaN.",
+    "underflow, and the result may be infinite or NaN.",
     "Which function takes the softmax and the logarithm in one step?",
 )
 GRAPH_KEPT = (

@@ -62,7 +62,10 @@ ANSWERS = tuple(Returned(f"result for object_{i}", "bool") for i in (1, 2))
 _MIXED = "mixed"
 # name: (amount, direction, item, row) of the error, and the description of the object.
 _NUDGES = {
-    "a_hundredth": ((0.01, _MIXED, None, None), "whose outputs near 50 are wrong by at most 0.01"),
+    "a_hundredth": (
+        (0.01, _MIXED, None, None),
+        "whose outputs, which are near 50, are wrong by at most 0.01",
+    ),
     "all_larger": ((1.0, "all", None, None), "whose errors all have the same sign"),
     "all_smaller": ((-1.0, "all", None, None), "whose errors all have the same sign"),
     "features_cancel": ((1.0, "cancel", None, None), "whose errors cancel in a mean"),
@@ -288,8 +291,8 @@ DESCRIBED = {
     "first_value": "a module that returns the first value",
     "batch_average": "a module that returns the average of all values of the batch",
     "reversed_by_order": "a module that reverses its features unless feature 1 of its keys ascends",
-    "reversed_by_third": "a module that reverses its output features if feature 1 of key 2 is "
-    "smaller than that of key 0",
+    "reversed_by_third": "a module that reverses its output features if feature 1 is smaller "
+    "in key 2 than in key 0",
     "first_key_special": "a module that prefers its first key, whichever it is",
     "middle_keys_special": "a module that prefers the keys in the middle",
     "neighbours_count": "a module in which each key also counts for its two neighbors in a circle",

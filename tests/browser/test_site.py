@@ -250,7 +250,7 @@ CLIPPED = """() => [...document.querySelectorAll(".bd-article pre, .bd-article .
   .filter(e => getComputedStyle(e).display !== "inline")
   .filter(e => e.tagName === "PRE" || getComputedStyle(e).overflowX === "hidden")
   .map(e => `${innerWidth}: ${e.tagName} ${e.textContent.slice(0, 60)}`)"""
-# The theme lets the keyboard reach what scrolls, but only 300 ms after the last change of a page.
+# The theme makes scrollable elements focusable, but only 300 ms after the page last changes.
 REACHABLE = """() => [...document.querySelectorAll("pre, .output, .pst-scrollable-table-container")]
   .every(e => e.tabIndex === 0
     || (e.scrollWidth <= e.clientWidth && e.scrollHeight <= e.clientHeight))"""

@@ -72,7 +72,7 @@ class Answer:
         """Return the mistakes that explain the most failing probes, if they explain enough."""
         least, best = max(1, self._num_failing) if whole else self._least, []
         for mistake, replayed in replays:
-            if any(one.mistake.id == mistake.id for one in best):  # this is a twin
+            if any(one.mistake.id == mistake.id for one in best):  # a twin is already found
                 continue
             found = self._explanation(mistake, replayed, least)
             if found is None:

@@ -155,7 +155,7 @@ def findings_of(
         if follows and violation.probe.name in misled:
             continue  # these follow from wrong outputs
         if problem.id == "precision_lost" and "wrong_values" in said:
-            continue  # a wrong number may also be one that is nearly right
+            continue  # a wrong value may happen to be nearly correct
         ids = {problem.id, name_of(problem) or problem.id}
         if ids & said or len(findings) >= _MAX_FINDINGS:
             continue

@@ -38,7 +38,7 @@ def hint_html(words: str) -> str:
 def _whole_numbers(
     exact: Mapping[str, float], total: int, most: Mapping[str, int]
 ) -> dict[str, int]:
-    """Round numbers to integers from 0 to `most` that add up to `total`."""
+    """Round numbers to integers that add up to `total`, each from 0 to its `most`."""
     rounded = {part: int(number + 1e-9) for part, number in exact.items()}
     while left := total - sum(rounded.values()):
         step = 1 if left > 0 else -1

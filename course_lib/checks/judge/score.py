@@ -18,7 +18,7 @@ _HALF = ({"attributes"}, {"kind"})  # correct numbers, but not stored or in anot
 
 
 def shares_of(exercise: Exercise, probes: Iterable[Probe]) -> dict[str, float]:
-    """Return each part's share of the points, rounded so that each part is worth whole tenths.
+    """Return each part's share of the points, rounded to tenths of a point.
 
     The share of parts without probes goes to values.
     """

@@ -51,7 +51,7 @@ def values_of_another_size(rng, *names, valid_lens=None) -> Probe:
     return question(
         "value_size",
         *modules(rng, *names),
-        says="Values of another size than the keys must work.",
+        says="Values of a different size than the keys must work.",
         **inputs,
     )
 

@@ -24,7 +24,7 @@ def _items_probes(rng) -> list[Probe]:
     return [
         *pairs(rng, _BROKEN, _KEEPERS),
         ask("one_item", "A batch of one item must work.", ("sound", "avocet"), [2], m=4),
-        ask("four_items", "Four items must work.", ("later_items_doubled", "sound"),
+        ask("four_items", "A batch of four items must work.", ("later_items_doubled", "sound"),
             [2, 6, 1, 4], n=2, m=6),
         values_of_another_size(rng, "batch_average", "real_average", valid_lens=[2, 4, 3]),
         student_tests.in_train_mode(rng, "company", **drawn),

@@ -26,16 +26,16 @@ def _permutation_probes(rng) -> list[Probe]:
 
     return [
         *pairs(rng, _BROKEN, _KEEPERS, lengths=False, m=5),
-        ask("equal_keys", "Keys that are all equal must work.", "first_key_special", "sound",
+        ask("equal_keys", "Items whose keys are all equal must work.", "first_key_special", "sound",
             same_keys),
-        ask("one_key", "One key must work.", "first_key_special", "sound", m=1),
-        ask("one_item_and_query", "One item of one query must work.", "neighbours_count",
+        ask("one_key", "Items with one key must work.", "first_key_special", "sound", m=1),
+        ask("one_item_and_query", "One item with one query must work.", "neighbours_count",
             "curlew", b=1, n=1, m=4),
         values_of_another_size(rng, "first_value", "plain_average"),
-        ask("keys_in_order", "Keys in ascending order must work.", "reversed_by_order", "sound",
-            _keys_in_order(rng)),
-        ask("far_apart", "Keys in ascending order must work.", "reversed_by_third", "sound",
-            _keys_in_order(rng)),
+        ask("keys_in_order", "Keys whose feature 1 ascends must work.",
+            "reversed_by_order", "sound", _keys_in_order(rng)),
+        ask("far_apart", "Keys whose feature 1 ascends must work.",
+            "reversed_by_third", "sound", _keys_in_order(rng)),
         student_tests.in_train_mode(rng, "order", **_keys_in_order(rng)),
         *student_tests.module_edges(rng, "order", "first_key_special", num_keys=3),
     ]  # fmt: skip

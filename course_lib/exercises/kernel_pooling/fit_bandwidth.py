@@ -97,7 +97,7 @@ def _near_best(probe, expected, recorded) -> Problem | None:
 
 
 def _errors_at(inputs, targets, bandwidths) -> np.ndarray:
-    """Return the mean squared leave-one-out error for each of several bandwidths."""
+    """Return the mean squared leave-one-out error for each bandwidth."""
     squared_line = (inputs[:, None] - inputs[None, :]) ** 2 + np.diag(np.full(len(inputs), np.inf))
     shifted = squared_line - squared_line.min(-1, keepdims=True)
     scale = 2 * np.asarray(bandwidths, dtype=float)[:, None, None] ** 2

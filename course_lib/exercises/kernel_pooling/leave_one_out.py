@@ -133,8 +133,8 @@ EXERCISE = Exercise(
             "What is the denominator in exp(-distance^2 / (2 h^2))?",
         ),
         mistake("own_share_subtracted", _own_share_subtracted).says(
-            "You subtract the point's own share from a result for all points. Where that share is "
-            "almost 1, the small rest is lost to rounding.",
+            "You subtract the point's own share from a result computed from all points. Where that "
+            "share is almost 1, the small remainder is lost to rounding.",
             "Which step would leave the point out before anything is added up?",
         ),
         mistake(

@@ -136,7 +136,7 @@ TOLD = {
     ),
     "top_k_ignored": (
         "You also draw tokens that are not among the `top_k` likeliest ones.",
-        "Which tokens can your draw return? For which logit is a token's probability 0?",
+        "Which tokens can your code draw? For which logit is a token's probability 0?",
     ),
 }
 

@@ -70,7 +70,7 @@ def _values(rng) -> list[Probe]:
         probe("last_head", 0, 3, num_heads=4, embed_dim=8).says(_OFF),
         probe("afterwards", 1, 2, _AFTER).says(_AS_BEFORE),
         probe("after_an_error", 0, 1, "after an error inside the with").says(
-            "An error raised inside must come out, and the model must be what it was."
+            "An error raised inside must propagate, and the model must be what it was."
         ),
         probe("one_after_the_other", 0, 1, "inside the second", then=(1, 0)).says(
             "A second `with` after the first must switch off its own head alone."

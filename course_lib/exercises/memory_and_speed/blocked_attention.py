@@ -30,8 +30,8 @@ def _values(rng) -> list[Probe]:
               7),
         probe("rising", "If later keys score higher, everything before them must be rescaled.",
               rising(rng, 4, 8, 2, 5), 3),
-        probe("mask", "A mask may leave a query no key in a block.", problem(rng, 5, 7, 4, 2), 3,
-              some(rng, 5, 7)),
+        probe("mask", "For some queries, a mask may exclude an entire block.",
+              problem(rng, 5, 7, 4, 2), 3, some(rng, 5, 7)),
         probe("lengths", "A mask (B, 1, m) from lengths must apply to all queries of an item.",
               problem(rng, 4, 7, 5, 6, 3), 2, lengths(7, 5, 3, 6)),
         probe("memory", "With 125 keys in blocks of 12, the 80 x 125 scores must never exist all "

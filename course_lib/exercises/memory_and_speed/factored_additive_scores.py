@@ -148,7 +148,8 @@ EXERCISE = Exercise(
             ),
         ).says(
             "You use the fast form even where the exponential of a query or a key leaves the range "
-            "of the dtype. One may then be infinite and another 0, and their product is NaN.",
+            "of the dtype. One exponential may then be infinite and another 0, and their product "
+            "is NaN.",
             "For which q are both exp(2q) and exp(-2q) finite in the inputs' dtype?",
         ),
         mistake(

@@ -142,7 +142,7 @@ EXERCISE = Exercise(
             "Which parameters does `reference` have that `mha` does not?",
         ),
         mistake("weights_shared", _loader(after=_shared), twins=(_loader(after=_all_shared),)).says(
-            "The two modules share the numbers of a parameter: training one changes the other.",
+            "The two modules share a parameter's storage, so training one changes the other.",
             "Which of your lines assigns a parameter of `mha` instead of copying its numbers?",
         ),
         mistake(

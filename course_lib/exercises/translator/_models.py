@@ -17,7 +17,8 @@ WORDS, TOKENS, FEATURES = 9, 6, 4  # sizes of vocabulary, source and query
 WITH_MODEL: Given = {"scenario": "with_a_model", "compare": "as_run"}
 ELSEWHERE: Given = {"scenario": "with_a_model_elsewhere"}
 ON_A_GPU = (
-    "A model and a source on a GPU must work, but `torch.arange(3)` makes a tensor on the CPU."
+    "A model and a source on a GPU must work, but calls such as `torch.arange(3)` return CPU "
+    "tensors."
 )
 LOOKED_AT = (Returned("graph built", "bool"), Returned("mode changed", "bool"))
 

@@ -72,7 +72,9 @@ def _edges(rng) -> list[Probe]:
         ),
         edge(
             "another_device", **_drawn(rng, (2, 3, 4), [3, 1]), scenario="after_another_device"
-        ).says("Tensors on a GPU must work, but `torch.arange(3)` makes a tensor on the CPU."),
+        ).says(
+            "Tensors on a GPU must work, but calls such as `torch.arange(3)` return CPU tensors."
+        ),
     ]
 
 
@@ -151,9 +153,9 @@ EXERCISE = Exercise(
             "mean_of_means",
             _loss(average=lambda kept, real: (kept.sum(1) / real.sum(1).clamp(min=1)).mean()),
         ).says(
-            "You average within each item, then over the items. Every real word must weigh the "
-            "same, and an item without words must not count.",
-            "By which number must you divide the sum of the losses of all real words?",
+            "You average within each item, then over the items. Every real word must have the "
+            "same weight, and an item without words must not count.",
+            "If you sum the losses of all real words, what must you divide by?",
         ),
         mistake(
             "log_of_softmax", _loss(losses=_logged_first), twins=(_loss(losses=_taken_first),)

@@ -35,7 +35,9 @@ def _probes(rng) -> list[Probe]:
         ),
         edge(
             "another_device", targets=_words(rng, 2, 3), start=1, scenario="after_another_device"
-        ).says("Targets on a GPU must work, but `torch.arange(3)` makes a tensor on the CPU."),
+        ).says(
+            "Targets on a GPU must work, but calls such as `torch.arange(3)` return CPU tensors."
+        ),
     ]
 
 

@@ -149,7 +149,7 @@ class Rounding(nn.Module):
 class Nudged(Sound):
     """A correct module with `amount * direction` added to outputs that should not change.
 
-    The outputs are near 50, so that a relative tolerance of 1% lets small errors pass.
+    The outputs are near 50, so a test with a relative tolerance of 1% misses small errors.
     """
 
     def __init__(self, embed_dim, num_heads, of, amount, direction, mode="both"):

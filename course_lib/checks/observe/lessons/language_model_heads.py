@@ -121,11 +121,13 @@ def head_switched_off(target, probe, args, kwargs):
         return _after_a_step(model, tokens, logits, layer), _NOTHING
     logits, changes = _seen(model, tokens, trained=True)
     if "error" in moment and not came_out:
-        return logits, "an error raised inside the `with` does not come out"
+        return logits, "an error raised inside the `with` does not propagate"
     if changes == _NOTHING:
         after = _state_of(model)
         changed = ", ".join(name for name in before if before[name] != after[name])
-        changes = f"after the `with`, the model has changed: {changed}" if changed else _NOTHING
+        changes = (
+            f"after the `with`, parts of the model have changed: {changed}" if changed else _NOTHING
+        )
         if "its hooks" in changes:
             kept = zip(before["its hooks"], after["its hooks"], strict=False)
             lost = any(not set(earlier) <= set(later) for earlier, later in kept)
@@ -146,9 +148,9 @@ def _seen(model, tokens, trained=False):
     model(tokens[:1, :1])
     logits = model(tokens)
     if any(getattr(module, "overwritten", False) for module in model.modules()):
-        return logits, "you overwrite the heads' own tensor"
+        return logits, "you change the heads' outputs in place"
     if trained and not logits.requires_grad:
-        return logits, "the logits have no graph for gradients"
+        return logits, "the logits have no autograd graph"
     return logits, _NOTHING
 
 

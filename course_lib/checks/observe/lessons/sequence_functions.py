@@ -67,7 +67,7 @@ SEQUENCE_FUNCTIONS = {
 
 
 def nudged(of, amount, direction, row=None):
-    """Return 50 + tanh(x), moved by up to `amount * direction` depending on irrelevant input."""
+    """Return the function 50 + tanh(x) with errors of up to `amount * direction`."""
 
     def function(x):
         rows = torch.arange(x.shape[1], device=x.device)

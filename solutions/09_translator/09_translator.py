@@ -423,7 +423,7 @@ assert 3 < losses[0] < 4.5 and losses[-20:].mean() < 0.1
 #
 # **Worked example.** Suppose a model always predicts the last word plus the length of the source.
 # With `source` `[[1, 1, 0], [1, 1, 1]]`, lengths 2 and 3, `start=0`, `end=6`, `max_len=5` and pad
-# 9, the result is `[[2, 4, 6], [3, 6, 9]]`.
+# 8, the result is `[[2, 4, 6], [3, 6, 8]]`.
 
 # %%
 from course_lib.attention import greedy_decode

@@ -35,8 +35,9 @@ def _given(name, model, source, valid_lens, max_len, part="values", **options) -
 
 
 def _plain(rng) -> list[Probe]:
-    ids = {"size": 10, "start": 0, "end": 6, "pad": 9}
-    adding = Built("adding_translator", ids, "adds the item's length to the id of the last word")
+    ids = {"size": 10, "start": 0, "end": 6, "pad": 8}
+    says = "adds the item's length to the id of the last word; its pad is 8"
+    adding = Built("adding_translator", ids, says)
     counts = tensor([[1, 1, 0], [1, 1, 1]])
     lengths = [[1, 4, 2], [2, 4, 1], [1, 2, 4]][rng.integers(3)]  # the longest is never first
     return [

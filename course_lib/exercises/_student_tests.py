@@ -112,7 +112,9 @@ def judged(probe: Probe, expected, recorded) -> Problem | None:
             and name not in ("sound", "rounding", "nudged")
         ):
             what += ". In this call it keeps the invariant, so the test must return True"
-        message = f"Your test {said} {what}. {probe.says}".strip()
+        message = f"Your test {said} {what}."
+        if want:  # a test that accepts this often fails elsewhere, too
+            message = f"{message} {probe.says}".strip()
         hint = _WHY_REJECTED[name == "rounding"] if want else _WHY_ACCEPTED
         if name == "nudged":  # a shrunken probe has a longer name
             name = next(of for of in (*_NUDGES, "train_mode") if probe.name.startswith(of))

@@ -76,7 +76,7 @@ def test_points_by_part_add_up_to_the_points(most, overridden):
             cuts = [cut + generator.random() / 2 for cut in cuts]
         cuts = [0, *cuts, 10 * most]
         shares = [(later - cut) / 10 / most for cut, later in itertools.pairwise(cuts)]
-        kept = [generator.choice([0.0, 1.0, 0.6 * generator.random()]) for _ in shares]
+        kept = [generator.choice([0.0, 1.0, generator.random()]) for _ in shares]
         earned = [share * part for share, part in zip(shares, kept, strict=True)]
         parts = dict(zip("abcd", zip(earned, shares, strict=True), strict=False))
         report = Report("x", "incorrect", min(sum(earned), 0.99), most, parts=parts)

@@ -2,13 +2,16 @@ import ast
 import itertools
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
+from course_lib import __version__
 from course_lib.__main__ import OLDEST, python_problem
+from course_lib.cli import main as cli
 from course_lib.setup import bootstrap
 from course_lib.setup.bootstrap import SetupError
 
@@ -126,6 +129,39 @@ def test_a_folder_named_venv_that_is_not_ours_is_left_alone(clone, installs):
     with pytest.raises(SetupError, match="is not a virtual environment; move it away"):
         bootstrap.ensure(clone)
     assert (clone / ".venv/letters.txt").read_text() == "dear"
+
+
+def test_a_venv_that_is_a_link_is_used_if_complete_but_never_installed_into(clone, installs):
+    bootstrap.ensure(clone)
+    other = clone.parent / "elsewhere"
+    (clone / ".venv").rename(other)
+    (clone / ".venv").symlink_to(other)
+    assert bootstrap.ensure(clone) == bootstrap.python_of(clone / ".venv")
+    before = (other / "course-stamp.json").read_text()
+    (clone / "constraints.txt").write_text("torch==9.10\n")  # the environment is out of date now
+    with pytest.raises(SetupError, match=f"is a link to {other}.* delete the link and call again"):
+        bootstrap.ensure(clone)
+    assert len(installs) == 1 and (other / "course-stamp.json").read_text() == before
+    shutil.rmtree(other)
+    with pytest.raises(SetupError, match="is a link"):
+        bootstrap.ensure(clone)
+    assert len(installs) == 1 and not other.exists()
+
+
+@pytest.mark.parametrize("argv", [["--version"], ["--help"], ["grade", "-h"], []])
+def test_help_and_version_install_nothing(clone, installs, capsys, monkeypatch, argv):
+    monkeypatch.setattr(bootstrap, "runs_complete", lambda root: False)
+    assert bootstrap.main(argv, print, clone) == 0
+    said = capsys.readouterr().out
+    assert said == f"{__version__}\n" if argv == ["--version"] else "\n  lab " in said
+    assert not installs and not (clone / ".venv").exists()
+
+
+def test_the_help_before_the_set_up_is_that_of_the_verbs(capsys):
+    assert cli.main(["--help"]) == 0
+    lines = {" ".join(line.split()) for line in capsys.readouterr().out.splitlines()}
+    ours = [line for line in bootstrap.USAGE.splitlines() if line.startswith("  ")]
+    assert ours and {" ".join(line.split()) for line in ours} <= lines
 
 
 @pytest.mark.parametrize(
@@ -248,7 +284,7 @@ def test_the_bootstrap_imports_the_standard_library_only():
                 names |= {".".join([*module, alias.name]) for alias in node.names}
         others = {one for one in names if not one.startswith("course_lib.")}
         assert {one.split(".")[0] for one in others} <= sys.stdlib_module_names
-        assert {".".join(one.split(".")[1:3]) for one in names - others} <= own
+        assert {".".join(one.split(".")[1:3]) for one in names - others} <= own | {"__version__"}
 
 
 def test_handing_over_without_exec_waits_out_interrupts(monkeypatch):

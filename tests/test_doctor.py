@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy
 import pytest
 
 from course_lib.cli import main as cli
@@ -117,6 +118,14 @@ def test_packages_that_pythonpath_brings_in_are_named_by_doctor_and_verbs(tmp_pa
     done = said("grade", "02")
     assert done.returncode == 1
     assert f"packages of another Python from {tmp_path}: unset it and call again" in done.stderr
+
+
+def test_a_folder_of_pythonpath_that_replaces_no_package_is_not_warned_about(monkeypatch):
+    packages = Path(numpy.__file__).parents[1]
+    folders = os.pathsep.join(map(str, [packages, packages.parent, sys.prefix, doctor.ROOT, "."]))
+    monkeypatch.setenv("PYTHONPATH", folders)
+    monkeypatch.syspath_prepend(str(doctor.ROOT))
+    assert doctor.look_at_python().ok
 
 
 def test_doctor_exits_with_what_it_found(monkeypatch, capsys):

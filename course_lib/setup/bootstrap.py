@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from course_lib import __version__
 from course_lib.workspace.errors import SetupError
 from course_lib.workspace.locks import only_one
 
@@ -25,11 +26,21 @@ ROOT = Path(__file__).resolve().parents[2]
 DISK_NEEDED_GB = 3.0
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 NEEDED_MODULES = ("torch", "typer", "rich", "nbgrader", "jupyterlab")
+USAGE = """Usage: python -m course_lib VERB [OPTIONS]
+
+  lab      Open the first lesson in JupyterLab.
+  doctor   Check the installation.
+
+The first verb installs the course into .venv, which takes some minutes. After that, --help lists
+all verbs, and VERB --help describes the options of one.
+"""
 _PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
 def main(argv: Sequence[str], run: Callable[[list[str]], int], root: Path = ROOT) -> int:
     """Run one verb of the course in an environment that is complete, and return its exit code.
+
+    Without that environment, `--help` and `--version` answer from here and install nothing.
 
     Args:
         argv: the verb and its arguments.
@@ -39,6 +50,10 @@ def main(argv: Sequence[str], run: Callable[[list[str]], int], root: Path = ROOT
     try:
         if runs_complete(root):
             return run(list(argv))
+        asked = {"-h", "--help", "--version"}.intersection(argv)
+        if (asked or not argv) and not is_ready(root):  # an answer is no reason to install
+            print(__version__ if asked == {"--version"} else USAGE)
+            return 0
         python = ensure(root)
     except SetupError as error:
         _say(str(error))
@@ -147,6 +162,12 @@ def check_can_install(root: Path) -> None:
 def install(root: Path) -> None:
     """Bring `.venv` up to the pinned set, from whatever state it is in."""
     venv = root / ".venv"
+    real = venv.resolve()
+    if real != root.resolve() / ".venv":
+        raise SetupError(
+            f"{venv} is a link to {real}, where another clone may have its own environment, so "
+            "nothing is installed there; delete the link and call again"
+        )
     if venv.exists() and not (venv / "pyvenv.cfg").is_file() and any(venv.iterdir()):
         raise SetupError(
             f"{venv} exists and is not a virtual environment; move it away and try again"

@@ -6,6 +6,7 @@ code. Standard library only: the set-up raises them before anything is installed
 
 import os
 import sys
+import sysconfig
 import tempfile
 import traceback
 from pathlib import Path
@@ -34,9 +35,17 @@ def long_tmpdir() -> str | None:
 
 
 def pythonpath_of(file: str) -> str | None:
-    """Return the folder of PYTHONPATH that contains a file, or None."""
-    folders = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-    return next((folder for folder in folders if Path(file).is_relative_to(folder)), None)
+    """Return the folder of PYTHONPATH from which Python imported a file, or None.
+
+    A folder that Python searches anyway replaces nothing, and neither does one that merely contains
+    the environment.
+    """
+    named = [*filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    own = {os.path.realpath(sysconfig.get_path(kind)) for kind in ("purelib", "platlib", "stdlib")}
+    real = Path(os.path.realpath(file))
+    within = [path for path in map(os.path.realpath, sys.path) if real.is_relative_to(path)]
+    nearest = max(within, key=len, default="")
+    return next((f for f in named if os.path.realpath(f) == nearest not in own), None)
 
 
 class CourseError(Exception):

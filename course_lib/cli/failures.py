@@ -6,6 +6,7 @@ import errno
 import io
 import os
 import shlex
+import shutil
 import signal
 import sys
 import tempfile
@@ -15,32 +16,50 @@ from collections.abc import Iterator
 
 from course_lib.workspace.errors import long_tmpdir, of_pythonpath
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)  # these errors may not name the file
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+# Some errors about full disks only have a text: SQLite's, those of `shutil` and of `tempfile`.
+_SAY_FULL = ("disk is full", "No usable temporary", *map(os.strerror, _FULL))
 
 
 def explained(error: Exception) -> str:
     """Describe an unexpected error and say what to do, or where to read the details."""
-    if isinstance(error, OSError):
-        file = f"{os.fsdecode(error.filename)}: " if error.filename is not None else ""
-        if error.errno in _FULL:
-            return f"{file}{error.strerror}; make room and run the same command again"
-        if file:
-            remedy = "check that it exists and that you may read and write it"
-            return f"{file}{error.strerror}; {remedy}"
+    if found := _full_disk(error):
+        return f"{found}; make room and run the same command again. Finished work is kept"
+    if isinstance(error, OSError) and error.filename is not None:
+        remedy = "check that it exists and that you may read and write it"
+        return f"{os.fsdecode(error.filename)}: {error.strerror}; {remedy}"
     if "AF_UNIX path too long" in str(error) and (found := long_tmpdir()):
         return f"{found}, and call again"
     if found := of_pythonpath(error):
         return f"{found} and call again"
     text = "".join(traceback.format_exception(error))
-    descriptor, log = tempfile.mkstemp(prefix="course-", suffix=".log")
-    with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
-        file.write(f"{shlex.join(sys.argv)}\n{text}")
     what = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
     what = what.encode(errors="backslashreplace").decode()
-    return (
-        f"an error in the course itself ({what[:300]}); finished work is kept. Please "
-        f"report it with {log}"
+    failed = (
+        f"an error in the course itself ({what[:300]}); finished work is kept. Please report it"
     )
+    try:
+        descriptor, log = tempfile.mkstemp(prefix="course-", suffix=".log")
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(f"{shlex.join(sys.argv)}\n{text}")
+    except OSError as problem:
+        return f"{failed}. No log could be written: {_full_disk(problem) or problem}"
+    return f"{failed} with {log}"
+
+
+def _full_disk(error: BaseException | None) -> str | None:
+    """Return which disk is full if that caused an error, or None."""
+    while error is not None:
+        is_full = isinstance(error, OSError) and error.errno in _FULL
+        if is_full and error.filename is not None:
+            return f"the disk of {os.fsdecode(error.filename)} is full"
+        if is_full or any(text in str(error) for text in _SAY_FULL):
+            folders = os.getcwd(), tempfile.tempdir or os.environ.get("TMPDIR", "")
+            free = {one: shutil.disk_usage(one).free for one in folders if os.path.isdir(one)}
+            folder = min(free, key=free.__getitem__)
+            return f"a disk is full, probably that of {folder} ({free[folder] / 1e6:.1f} MB free)"
+        error = error.__cause__ or error.__context__
+    return None
 
 
 @contextlib.contextmanager

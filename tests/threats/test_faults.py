@@ -1,13 +1,16 @@
 """F: faults of the grader. A second run finishes, and no student is lost, doubled or scored 0."""
 
+import contextlib
 import functools
 import itertools
 import os
 import pickle
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from dataclasses import replace
@@ -20,6 +23,8 @@ from canned import grades
 from grading_course import CAUSAL, LESSON, QUICK, RIGHT, hand_in, honest, scores
 from waiting import PATIENCE, wait_until
 
+from course_lib.cli import main as cli
+from course_lib.cli.failures import explained
 from course_lib.grading import driver, ledger
 from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.driver import grade
@@ -27,6 +32,7 @@ from course_lib.grading.executors import local
 from course_lib.grading.executors.local import Processes
 from course_lib.grading.ledger import Entry, Ledger
 from course_lib.grading.publishing import publish
+from course_lib.grading.sandbox.hosts import Host
 from course_lib.grading.worker.runner import Runner
 from course_lib.workspace.errors import GradingError
 
@@ -178,21 +184,62 @@ def test_f04_a_host_that_is_killed_or_stopped_is_replaced(real, kept, runner, nu
     assert killed
 
 
-def test_f05_a_full_disk_ends_the_run_with_a_cure_and_loses_nothing(course, kept):
+@contextlib.contextmanager
+def small_disk(folder: Path, megabytes: int, room: int):
+    """Mount a disk on a folder and fill it up to `room` bytes; yield a function that frees it."""
     if os.geteuid() != 0:
         pytest.skip("mounting a small disk needs root: run as root")
+    there = {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    options = ["-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", folder]
+    subprocess.run(["mount", *options], check=True)
+    try:
+        for name, data in there.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(data)
+        filler = folder / "filler"
+        filler.write_bytes(bytes(shutil.disk_usage(folder).free - room))
+        yield filler.unlink
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def test_f05_a_full_disk_ends_the_run_with_a_cure_and_loses_nothing(course, kept):
     disk = course / ".course"
     disk.mkdir(exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", disk], check=True)
-    try:
-        (disk / "filler").write_bytes(bytes(2 * 2**20 - 2 * 4096))
+    with small_disk(disk, 2, room=8192) as make_room:
         with pytest.raises(GradingError, match="make room"):
             again(course)
         assert not list(disk.rglob(".*.json.*"))
-        (disk / "filler").unlink()
+        make_room()
         is_as_undisturbed(course, kept)
-    finally:
-        subprocess.run(["umount", disk], check=True)
+
+
+@pytest.mark.parametrize("room", [0, 60_000])
+def test_v13_a_class_on_a_full_disk_is_told_so(course, kept, room, monkeypatch, capsys):
+    with small_disk(course, 8, room) as make_room:
+        with monkeypatch.context() as patch:
+            patch.chdir(course)
+            assert cli.main(["grade", LESSON]) == 1
+        said = capsys.readouterr().err
+        assert "make room" in said and str(course) in said and "Traceback" not in said
+        assert "error in the course itself" not in said
+        make_room()
+        is_as_undisturbed(course, kept)
+
+
+def test_v13_a_full_folder_for_temporary_files_is_named_and_nothing_is_left_in_it(
+    tmp_path, monkeypatch
+):
+    with small_disk(tmp_path, 1, room=100_000):
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        with pytest.raises(OSError, match="No space left") as full:
+            Host("strict", QUICK.limits, LESSON)
+        assert [path.name for path in tmp_path.iterdir()] == ["filler"]
+        assert str(tmp_path) in (said := explained(full.value)) and "make room" in said
+        filler = (tmp_path / "filler").open("ab")
+        with filler, contextlib.suppress(OSError):
+            filler.write(bytes(200_000))
+        assert "No log could be written" in explained(RuntimeError("a bug"))
 
 
 def test_f06_a_locked_gradebook_waits_and_nothing_is_graded_twice(course, kept):

@@ -32,10 +32,10 @@ class Host:
     """The process that forks guests, and the folder that it needs on disk."""
 
     def __init__(self, level: str, limits: Limits, lesson: str = "") -> None:
-        self.folder = _make_folder()
+        self.folder, library = _stage(lesson)
         self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         fd = theirs.fileno()
-        command, environ = confinement.command(level, stage_package(self.folder, lesson), fd)
+        command, environ = confinement.command(level, library, fd)
         options: dict[str, Any] = {"env": environ, "cwd": "/", "pass_fds": [fd]}
         options |= dict.fromkeys(("stdin", "stdout"), subprocess.DEVNULL)
         with theirs, (self.folder / "errors").open("wb") as options["stderr"]:
@@ -56,8 +56,11 @@ class Host:
         return text.splitlines()[-1][-2000:]
 
 
-def _make_folder() -> Path:
-    """Make a folder, and remove folders that killed processes of the course left."""
+def _stage(lesson: str) -> tuple[Path, Path]:
+    """Make a folder, stage the guests' library in it, and return both paths.
+
+    Remove folders that killed processes of the course left.
+    """
     for path in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*-*"):
         with contextlib.suppress(OSError, ValueError):
             owner = int(path.name.removeprefix(_FOLDER).partition("-")[0])
@@ -65,7 +68,11 @@ def _make_folder() -> Path:
                 shutil.rmtree(path, ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-"))
     folder.chmod(0o711)
-    return folder
+    try:
+        return folder, stage_package(folder, lesson)
+    except BaseException:  # such as a full disk
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 class ForkedGuests:
@@ -126,8 +133,7 @@ class SpawnedGuests:
 
     def __init__(self, reached: Reached, limits: Limits, lesson: str, _channel: Any) -> None:
         self.reached, self.limits = reached, limits
-        self._folder = _make_folder()
-        self._library = stage_package(self._folder, lesson)
+        self._folder, self._library = _stage(lesson)
         self._guests: list[Guest] = []
 
     def start(self, _imports: Sequence[str] = ()) -> Guest:

@@ -135,8 +135,7 @@ def test_a_bundle_imports_only_what_it_installs(course):
     others = imported - sys.stdlib_module_names - {"course_lib"}
     needed = {canonicalize_name(known[module][0]) for module in others}
     installed = {canonicalize_name(Requirement(line).name) for line in project["dependencies"]}
-    brought = {"ipython", "jupyter-client", "jupyter-core", "pygments", "traitlets"}  # by ipykernel
-    assert needed - installed == brought and "ipykernel" in installed
+    assert needed <= installed
 
 
 def squeezed(text):

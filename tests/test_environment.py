@@ -11,13 +11,14 @@ from packaging.utils import canonicalize_name
 
 import course_lib
 from course_lib.grading.adapters import nbgrader
+from course_lib.setup import groups
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PYPROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = PYPROJECT["project"]
 REQUIREMENTS = [
-    Requirement(line)
-    for lines in (PROJECT["dependencies"], *PROJECT["optional-dependencies"].values())
-    for line in lines
+    *map(Requirement, PROJECT["dependencies"]),
+    *groups.requirements("dev", PYPROJECT),  # includes all others
 ]
 PINS = {
     canonicalize_name(name): version

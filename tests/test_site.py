@@ -113,14 +113,11 @@ def test_an_address_or_a_folder_that_cannot_be_is_refused(course, capsys, option
     assert not (course / "_site").exists() and (course / "mine" / "thesis.txt").exists()
 
 
-def test_what_is_missing_is_named(course, capsys, monkeypatch):
+def test_what_is_missing_is_named(course, capsys):
     shutil.rmtree(course / "solutions")
     assert cli.main(["site"]) == 2
     said = "there is no solutions/01_lesson/01_lesson.ipynb; make it with: course"
     assert said in capsys.readouterr().err
-    monkeypatch.setattr("course_lib.authoring.site.PACKAGES", ("sphinx", "not_installed"))
-    assert cli.main(["site"]) == 2
-    assert 'run: pip install "attention-course[site]"' in capsys.readouterr().err
 
 
 # What Sphinx 11 will drop is still used by myst-parser.

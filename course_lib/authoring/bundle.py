@@ -8,14 +8,12 @@ import hashlib
 import io
 import re
 import string
-import tomllib
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import nbformat
-from packaging.requirements import Requirement
 
 from course_lib.authoring.builder import check_release
 from course_lib.authoring.lesson_tree import LessonTree, files_home, template
@@ -188,15 +186,9 @@ def project(home: Path) -> str:
 
 
 def environment(home: Path) -> str:
-    """Return the clone's environment.yml without comments and optional packages."""
-    project = tomllib.loads((home / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    optional = "|".join(
-        Requirement(line).name
-        for lines in project["optional-dependencies"].values()
-        for line in lines
-    )
+    """Return the clone's environment.yml without comments."""
     text = (home / "environment.yml").read_text(encoding="utf-8")
-    return re.sub(rf"(?m)^(#|\s+- ({optional})(?![\w.-])).*\n", "", text)
+    return "".join(line for line in text.splitlines(True) if not line.startswith("#"))
 
 
 def readme(course: LessonTree, lessons: Sequence[str], up_to: str | None) -> str:

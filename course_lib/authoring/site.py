@@ -4,7 +4,6 @@ The sources are laid out as in the repository, so that links keep working, and S
 with `site/conf.py`. A lesson's page is the students' notebook with the solution's outputs.
 """
 
-import importlib.util
 import inspect
 import io
 import os
@@ -29,7 +28,6 @@ from course_lib.workspace.errors import CourseError, UsageError
 from course_lib.workspace.folder import lesson_names
 
 BESIDE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE")
-PACKAGES = ("sphinx", "myst_nb", "sphinx_book_theme")
 LAUNCH = "launch"  # folder of the site with the notebooks that Colab and Binder open
 BRANCH = "gh-pages"  # the branch that holds the published site, and so those notebooks
 # Packages that lessons, checks and figures import, in addition to the standard library and IPython.
@@ -84,8 +82,6 @@ def _check(root: Path, into: Path) -> list[str]:
     """Return the lessons, or raise a UsageError that says what prevents the build."""
     if not (root / "site" / "conf.py").is_file():
         raise UsageError(f"there is no site/conf.py in {root}; the site is built from a clone")
-    if not all(map(importlib.util.find_spec, PACKAGES)):
-        raise UsageError('Sphinx is not installed; run: pip install "attention-course[site]"')
     lessons = lesson_names(root)
     kinds = ("notebooks", "solutions")
     needed = [_notebook(root, lesson, kind) for lesson in lessons for kind in kinds]

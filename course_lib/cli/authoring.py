@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from course_lib.cli.options import AsJson, Lessons, Quiet, Verbs, progress, working
+from course_lib.setup.groups import need
 from course_lib.workspace.errors import UsageError
 from course_lib.workspace.folder import (
     CLONE,
@@ -54,6 +55,7 @@ def build(
 
     Example: course build 02_masked_softmax
     """
+    need("build", "build")
     with working():
         from course_lib.authoring import builder
 
@@ -123,10 +125,11 @@ def site(
 
     Example: course site --open
     """
+    root = with_sources("site")
+    need("site", "site")
     with working():
         from course_lib.authoring.site import build, published
 
-    root = with_sources("site")
     repository = repository or published(root)
     with working("building the site", quiet):
         index = build(root, into or root / "_site", repository=repository)
@@ -191,6 +194,7 @@ def times(lessons: Lessons = None, as_json: AsJson = False) -> None:
     Example: course times
     """
     root = course_root()
+    need("build", "times")
     with working():
         from course_lib.authoring.lesson_tree import LessonTree
         from course_lib.authoring.times import as_text, course_times
@@ -279,4 +283,6 @@ def run_tests(
     """
     from course_lib.cli import selftest
 
-    raise typer.Exit(selftest.run(with_sources("tests"), context.args, everything=everything))
+    root = with_sources("tests")
+    need("dev", "test")
+    raise typer.Exit(selftest.run(root, context.args, everything=everything))

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from course_lib.cli.options import AsJson, Lessons, Quiet, Sandbox, Verbs, progress, working
+from course_lib.setup.groups import need
 from course_lib.workspace.errors import UsageError
 from course_lib.workspace.folder import (
     assignment_names,
@@ -75,6 +76,8 @@ def grade(
     root = course_root()
     if sandbox != "strict" and not trusted:
         raise UsageError(_UNTRUSTED.format(sandbox))
+    if executor.startswith("dask://"):
+        need("scale", "grade --executor dask")
     settings = Settings(executor, sandbox, workers, force=force)
     summaries = []
     for lesson in choose(assignment_names(root), lessons) or []:

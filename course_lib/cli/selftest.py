@@ -12,6 +12,7 @@ from pathlib import Path
 STYLE = {  # the commands of .pre-commit-config.yaml, and how to fix their findings
     "ruff check .": "fix with: ruff check --fix .",
     "ruff format --check .": "fix with: ruff format .",
+    "deptry course_lib": "declare the library in pyproject.toml, or remove it there",
     "lint-imports": "import only from layers below; pyproject.toml lists the contracts",
     "basedpyright": "correct the type annotations; pyproject.toml lists the rules",
 }
@@ -97,7 +98,7 @@ def _run(root: Path, command: Sequence[str], settings: dict[str, str] | None = N
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     program = shutil.which(command[0], path=path)
     if program is None:
-        print(f"{command[0]} is not installed; install with: pip install -e '.[dev]'", flush=True)
+        print(f"{command[0]} is not installed; `course test` installs it in .venv", flush=True)
         return 1
     # basedpyright finds this environment's Python through PATH.
     environ = {**os.environ, "PATH": path, **(settings or {})}

@@ -56,20 +56,20 @@ def main(argv: Sequence[str], run: Callable[[list[str]], int], root: Path = ROOT
             return 0
         python = ensure(root)
     except SetupError as error:
-        _say(str(error))
+        say(str(error))
         return 1
     except OSError as error:
-        _say(f"{error}; check the free disk space and your permissions in {root}, and call again")
+        say(f"{error}; check the free disk space and your permissions in {root}, and call again")
         return 1
     except KeyboardInterrupt:
-        _say("interrupted; the next call goes on from here")
+        say("interrupted; the next call goes on from here")
         return 130
     return hand_over([str(python), "-m", "course_lib.cli", *argv])
 
 
 def runs_complete(root: Path) -> bool:
     """Return whether the running Python already has the course and its dependencies."""
-    if (root / "pyproject.toml").is_file() and _runs_in(root / ".venv"):
+    if (root / "pyproject.toml").is_file() and runs_in(root / ".venv"):
         return is_ready(root)
     try:
         importlib.metadata.distribution("attention-course")
@@ -89,7 +89,7 @@ def ensure(root: Path) -> Path:
     if not is_ready(root):
         check_can_install(root)
         said = "another set-up of this clone is running; waiting for it"
-        with only_one(root / ".venv.lock", waiting=lambda: _say(said)):
+        with only_one(root / ".venv.lock", waiting=lambda: say(said)):
             if not is_ready(root):  # another set-up may have finished while this one waited
                 install(root)
     return python_of(root / ".venv")
@@ -99,7 +99,8 @@ def python_of(venv: Path) -> Path:
     return venv / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
 
-def _runs_in(venv: Path) -> bool:
+def runs_in(venv: Path) -> bool:
+    """Return whether this Python is that of a virtual environment."""
     return Path(sys.prefix).resolve() == venv.resolve()
 
 
@@ -174,33 +175,33 @@ def install(root: Path) -> None:
         )
     stamp = venv / "course-stamp.json"
     stamp.unlink(missing_ok=True)
-    _say("installing PyTorch, Jupyter and the course into .venv (some minutes)")
+    say("installing PyTorch, Jupyter and the course into .venv (some minutes)")
     # An environment cannot be replaced while its own Python runs this.
-    if not _runs_in(venv) and not _python_version(venv):
+    if not runs_in(venv) and not _python_version(venv):
         _run([sys.executable, "-m", "venv", "--clear", str(venv)], f"{venv} was not made")
     named = os.environ.get("COURSE_TORCH_INDEX")
     has_gpu = not sys.platform.startswith("linux") or shutil.which("nvidia-smi")
     index = named if named is not None or has_gpu else CPU_INDEX
     constraints = ["--constraint", str(root / "constraints.txt")]
-    _say(
-        f"PyTorch comes from {index or 'the default index'}; set COURSE_TORCH_INDEX to use another"
-    )
+    say(f"PyTorch comes from {index or 'the default index'}; set COURSE_TORCH_INDEX to use another")
     project = _pyproject(root)["project"]
     if index:  # in a step of its own, because pip would ask this index about every other package
         torch = next(line for line in project["dependencies"] if line.startswith("torch"))
         try:
-            _pip(venv, "--no-deps", "--retries", "2", "--index-url", index, *constraints, torch)
+            pip_install(
+                venv, "--no-deps", "--retries", "2", "--index-url", index, *constraints, torch
+            )
         except SetupError:
             if named:
                 raise
-            _say("PyTorch comes from the default index instead, perhaps with CUDA (several GB)")
-    extras = ",".join(project.get("optional-dependencies", {}))  # a bundle has none
-    _pip(venv, *constraints, "--editable", f"{root}[{extras}]" if extras else str(root))
+            say("PyTorch comes from the default index instead, perhaps with CUDA (several GB)")
+    pip_install(venv, *constraints, "--editable", str(root))
     made = {"fingerprint": fingerprint(root), "python": _python_version(venv)}
     stamp.write_text(json.dumps(made), encoding="utf-8")
 
 
-def _pip(venv: Path, *arguments: str) -> None:
+def pip_install(venv: Path, *arguments: str) -> None:
+    """Install into a virtual environment; raise SetupError if that fails."""
     command = [str(python_of(venv)), "-m", "pip", "install", "--disable-pip-version-check"]
     _run([*command, "--no-input", *arguments], "pip did not install everything")
 
@@ -238,5 +239,6 @@ def hand_over(command: Sequence[str]) -> int:
             continue
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Print a line on stderr."""
     print(f"course: {text}", file=sys.stderr, flush=True)

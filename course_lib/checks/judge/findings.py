@@ -1,10 +1,7 @@
 """Choose a report's findings: each problem once, the most informative one first."""
 
-import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-
-import numpy as np
 
 from course_lib.checks.judge.comparisons import Cause, Problem
 from course_lib.checks.judge.definitions import Exercise
@@ -30,7 +27,7 @@ _ABOUT_ONE_INPUT = (
     "spent_functions",
 )
 _ON_EVERY_INPUT = (*HYGIENE, "parameters")  # where it was not seen, the call raised an error
-_NOTHING_KNOWN = "Your result differs from the one that the definition gives."
+NOTHING_KNOWN = "Your result differs from the one that the definition gives."
 _POINTERS = {
     "values": "Which of your steps differs from what the statement asks for?",
     "gradients": (
@@ -71,9 +68,8 @@ class _Failures:
             others = [v for v in like if (v.aspect, v.problem.id, v.part) == kind]
             others.remove(violation)
             failures = [violation, *sorted(others, key=importance)]
-            with np.errstate(all="ignore"), contextlib.suppress(Exception):  # this is optional
-                small = try_shrink(self._exercise, failures, self._observe_more, mistake, prop)
-                self.shown = small or violation
+            small = try_shrink(self._exercise, failures, self._observe_more, mistake, prop)
+            self.shown = small or violation
         return self.shown
 
     def is_elsewhere(self, failure: Violation) -> bool:
@@ -165,14 +161,14 @@ def findings_of(
         message = problem.message if elsewhere else with_numbers(exercise, failure)
         if elsewhere and not message:
             wrong = wrong_part(exercise, failure) if len(exercise.returns) > 1 else None
-            message = _NOTHING_KNOWN
+            message = NOTHING_KNOWN
             if wrong is not None:
                 message += f" Look at {'the ' if ' ' in wrong[0] else ''}{wrong[0]}."
         if elsewhere and (not isinstance(problem, Cause) or problem.id in _ABOUT_ONE_INPUT):
             message = _of_another_input(message)
         if problem.id in (_OF_THE_EDGES if violation.part == "edges" else _OF_THE_VALUES):
             message = f"{failures.case_of(failure)} {message}".strip()
-        message = message or _NOTHING_KNOWN
+        message = message or NOTHING_KNOWN
         if cause and name_of(problem) == cause and violation.aspect not in _ON_EVERY_INPUT:
             failing = by_probe(v for v in violations if v.aspect not in HYGIENE).values()
             share = sum(any(v.problem.id == problem.id for v in about) for about in failing)

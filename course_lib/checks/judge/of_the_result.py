@@ -1,4 +1,4 @@
-"""Observe mistakes that change a correct result, in any exercise."""
+"""Observe correct results without running an answer, and mistakes that change them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,18 +29,10 @@ class OfTheResult:
 
     def observe(self, exercise: Exercise, probe: Probe, expected: Expected) -> Outcome:
         """Return the observation of an answer with this mistake on a probe, if it applies."""
+        right = correct_observation(exercise, probe, expected)
         if probe.raises:
-            return Observation(raised=Raised(probe.raises, "")), []
-        returns = exercise.returns
-        outputs = expected.outputs if len(returns) > 1 else (expected.outputs,)
-        dtype = _dtype_of(probe)
-        results = [_right(*pair, dtype) for pair in zip(returns, outputs, strict=True)]
-        for number, result in enumerate(results):
-            leads = number == 0 or returns[number].differentiable
-            is_floating = isinstance(result, torch.Tensor) and result.is_floating_point()
-            if leads and is_floating and probe.grad_outputs is not None:
-                result.requires_grad_()
-        right = self._observed(results, probe, expected, dtype)
+            return right, []
+        results = _correct_results(exercise, probe, expected)
         try:
             with np.errstate(all="ignore"):
                 made = self.change(*results)
@@ -49,22 +41,45 @@ class OfTheResult:
         if find_violations(exercise, probe, expected, right):
             return right, []
         made = list(made) if isinstance(made, tuple) else [made]
-        seen = self._observed(made, probe, expected, dtype)
+        seen = _observed(made, probe, expected)
         return seen, find_violations(exercise, probe, expected, seen)
 
-    def _observed(self, made, probe, expected, dtype) -> Observation:
-        has_graph = isinstance(made[0], torch.Tensor) and made[0].requires_grad
-        return Observation(
-            record(tuple(made) if len(made) > 1 else made[0]),
-            attributes=_recorded(expected.attributes),
-            gradients=_recorded(expected.gradients) if has_graph else {},
-            arguments={
-                name: Recorded(a.kind, "", dtype, a.data.shape, "cpu", a.requires_grad, a.data)
-                for name, a in probe.arrays().items()
-                if a.data.dtype.kind == "f"
-            },
-            spent=dict.fromkeys(probe.at_most, 0),
-        )
+
+def correct_observation(exercise: Exercise, probe: Probe, expected: Expected) -> Observation:
+    """Return what is observed of a correct answer, from the oracle's result."""
+    if probe.raises:
+        return Observation(raised=Raised(probe.raises, ""))
+    return _observed(_correct_results(exercise, probe, expected), probe, expected)
+
+
+def _correct_results(exercise: Exercise, probe: Probe, expected: Expected) -> list[Any]:
+    """Return the results of the oracle as an answer would return them."""
+    returns = exercise.returns
+    outputs = expected.outputs if len(returns) > 1 else (expected.outputs,)
+    dtype = _dtype_of(probe)
+    results = [_right(*pair, dtype) for pair in zip(returns, outputs, strict=True)]
+    for number, result in enumerate(results):
+        leads = number == 0 or returns[number].differentiable
+        is_floating = isinstance(result, torch.Tensor) and result.is_floating_point()
+        if leads and is_floating and probe.grad_outputs is not None:
+            result.requires_grad_()
+    return results
+
+
+def _observed(made: list[Any], probe: Probe, expected: Expected) -> Observation:
+    has_graph = isinstance(made[0], torch.Tensor) and made[0].requires_grad
+    dtype = _dtype_of(probe)
+    return Observation(
+        record(tuple(made) if len(made) > 1 else made[0]),
+        attributes=_recorded(expected.attributes),
+        gradients=_recorded(expected.gradients) if has_graph else {},
+        arguments={
+            name: Recorded(a.kind, "", dtype, a.data.shape, "cpu", a.requires_grad, a.data)
+            for name, a in probe.arrays().items()
+            if a.data.dtype.kind == "f"
+        },
+        spent=dict.fromkeys(probe.at_most, 0),
+    )
 
 
 def _recorded(arrays: dict[str, np.ndarray]) -> dict[str, Recorded]:

@@ -1,6 +1,7 @@
 """The report that a student reads, as text and as HTML."""
 
 import html
+import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -102,11 +103,9 @@ class Report:
         return 0.0 if self.starred else self.points
 
     @staticmethod
-    def saying(
-        exercise: Exercise, outcome: str, id: str, message: str, hint: str = "", score: float = 0.0
-    ) -> "Report":
-        """Return a report with a single finding."""
-        return Report.on(exercise, outcome, score, [Finding(id, message, hint)])
+    def saying(exercise: Exercise, outcome: str, id: str, message: str, hint: str = "") -> "Report":
+        """Return a report with a single finding and no points."""
+        return Report.on(exercise, outcome, 0.0, [Finding(id, message, hint)])
 
     @staticmethod
     def not_attempted(exercise: Exercise, why: str) -> "Report":
@@ -123,10 +122,11 @@ class Report:
 
     @staticmethod
     def checker_failed(exercise: Exercise, error: Exception) -> "Report":
-        """Return the report for a fault of the checker, which costs no points."""
-        message = f"The check itself failed ({type(error).__name__}: {error}). You lose no points."
-        hint = "Please tell your instructor, and go on."
-        return Report.saying(exercise, "checker_failed", "checker_failed", message, hint, 1.0)
+        """Return the report for a fault of the checker, which leaves the exercise ungraded."""
+        what = traceback.format_exception_only(error)[-1].strip()
+        message = f"The check itself failed ({what}), so your answer was not graded."
+        hint = "This is our mistake, not yours. Please tell your instructor, and go on."
+        return Report.saying(exercise, "checker_failed", "checker_failed", message, hint)
 
     def without_repeats(self, others: Iterable["Report"]) -> "Report":
         """Name another report with the same first finding instead of repeating it."""
@@ -154,7 +154,8 @@ class Report:
     def _pieces(self, hints: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
         """Yield the pieces of the report, each as text and as HTML."""
         (symbol, word), star = WORDS[self.outcome], f"; {OPTIONAL}" if self.starred else ""
-        worth = f"{self.points:g} of {amount(self.max_points, 'point')}{star}"
+        earned = f"{self.points:g} of {amount(self.max_points, 'point')}"
+        worth = ("not graded" if self.outcome == "checker_failed" else earned) + star
         name = f"{hidden(symbol)} <code>{html.escape(self.exercise)}</code>"
         yield (
             f"{symbol} {self.exercise}: {word}  ({worth})",

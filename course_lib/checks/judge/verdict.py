@@ -1,10 +1,16 @@
-"""Turn an answer into a report: observe every probe, judge, name the mistake, count points."""
+"""Turn an answer into a report: observe every probe, compute the points, then find the words.
 
-import contextlib
+The points are final before a mistake is named, a property is described, a smaller input is searched
+or an example is drawn. An error in these steps leaves a report in plain words.
+"""
+
 import difflib
+import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 
 from course_lib.checks.judge.comparisons import Problem
@@ -12,17 +18,20 @@ from course_lib.checks.judge.definitions import Exercise
 from course_lib.checks.judge.diagnose import LEAST, explain
 from course_lib.checks.judge.example import Example, example_of
 from course_lib.checks.judge.findings import (
+    NOTHING_KNOWN,
     by_probe,
     findings_of,
     name_of,
     notes_of,
 )
+from course_lib.checks.judge.of_the_result import correct_observation
 from course_lib.checks.judge.prepare import prepare
-from course_lib.checks.judge.report import Report
+from course_lib.checks.judge.report import Finding, Report
 from course_lib.checks.judge.score import BEYOND_A_LIMIT, beyond_a_limit, score_of
 from course_lib.checks.judge.shrink import Observer
 from course_lib.checks.judge.violations import (
     HYGIENE,
+    NotComparable,
     Outcomes,
     Prepared,
     Violation,
@@ -35,6 +44,28 @@ from course_lib.checks.observe.observation import Observation, Subject, subject_
 from course_lib.checks.observe.probe import Probe
 from course_lib.checks.observe.record import a_or_an
 from course_lib.checks.observe.remote import REFUSAL, courses_versions_refuse
+
+NOT_WORDED = (
+    "The check could not describe your result, so this report is shorter than usual. Your points "
+    "are not affected."
+)
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    """The outcome and the points of an answer, and the differences that decide them."""
+
+    exercise: Exercise
+    prepared: Prepared
+    seen: Mapping[str, Observation]
+    outcomes: Outcomes
+    violations: Sequence[Violation] = ()
+    outcome: str = "correct"
+    score: float = 1.0
+    parts: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def report(self, *args: Any, **more: Any) -> Report:
+        return Report.on(self.exercise, self.outcome, self.score, *args, parts=self.parts, **more)
 
 
 def judge_answer(
@@ -81,10 +112,22 @@ def judge_observed(
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # for tiny inputs, threads cost more than they save
     try:
-        with random_states_kept():
-            report = None if subject is None else _unusable(exercise, subject)
-            return report or _judge_all(exercise, seed, subject, seen, observe_more)
-    except Exception as error:  # our own faults cost no points
+        with random_states_kept(), np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a notebook may turn them into errors
+            if subject is not None and (report := _unusable(exercise, subject)):
+                return report
+            prepared = prepare(exercise, seed)
+            if seen is None:
+                assert observe_more is not None
+                seen = observe_more([probe for probe, _ in prepared])
+            if report := _not_written(exercise, subject, prepared, seen):
+                return report
+            verdict = _judge_all(exercise, prepared, seen)
+            try:
+                return _worded(verdict, seed, observe_more)
+            except Exception:  # the points are final
+                return _in_plain_words(verdict)
+    except Exception as error:
         return Report.checker_failed(exercise, error)
     finally:
         torch.set_num_threads(threads)
@@ -96,21 +139,53 @@ def still_missing(exercise: Exercise, missing: Sequence[str]) -> Report:
     return Report.not_attempted(exercise, why + " Run those cells and their checks first.")
 
 
-def _judge_all(
+def _not_written(
     exercise: Exercise,
-    seed: str,
     subject: Subject | None,
-    seen: Mapping[str, Observation] | None,
-    observe_more: Observer | None,
-) -> Report:
-    prepared = prepare(exercise, seed)
-    if seen is None:
-        assert observe_more is not None
-        seen = observe_more([probe for probe, _ in prepared])
+    prepared: Prepared,
+    seen: Mapping[str, Observation],
+) -> Report | None:
+    """Return a report for an answer that is the course's version or still a stub."""
     if any(one.raised and one.raised.message == REFUSAL for one in seen.values()):
         return Report.course_version(exercise)
-    if report := _still_a_stub(exercise, subject, seen[prepared[0][0].name]):
-        return report
+    return _still_a_stub(exercise, subject, seen.get(prepared[0][0].name, Observation()))
+
+
+def _judge_all(exercise: Exercise, prepared: Prepared, seen: Mapping[str, Observation]) -> _Verdict:
+    """Compute the outcome and the points from the differences alone.
+
+    Observations on which this raises an error earn nothing. If those of a correct answer are no
+    better, the check itself is at fault.
+
+    Raises:
+        Exception: the check itself is at fault.
+    """
+    try:
+        verdict = _judge(exercise, prepared, seen)
+    except Exception as error:
+        problem, nothing = NotComparable(error=error), Observation()
+        outcomes = {
+            probe.name: (
+                nothing,
+                [Violation(probe, "values", problem, probe.part, expected, nothing)],
+            )
+            for probe, expected in prepared
+        }
+        verdict = _scored(exercise, prepared, {}, outcomes, [])
+    if error := _first_error(verdict):
+        right = {probe.name: correct_observation(exercise, probe, e) for probe, e in prepared}
+        if _first_error(_judge(exercise, prepared, right)):
+            raise error
+    return verdict
+
+
+def _first_error(verdict: _Verdict) -> Exception | None:
+    """Return the first error that a comparison raised."""
+    problems = (violation.problem for violation in verdict.violations)
+    return next((p.error for p in problems if isinstance(p, NotComparable)), None)
+
+
+def _judge(exercise: Exercise, prepared: Prepared, seen: Mapping[str, Observation]) -> _Verdict:
     outcomes: dict[str, tuple[Observation, list[Violation]]] = {}
     for probe, expected in prepared:
         observed = seen.get(probe.name, Observation())
@@ -120,37 +195,59 @@ def _judge_all(
             stopped = Problem("stopped", "The check stopped before this test.")
             found = [Violation(probe, "raised", stopped, probe.part, expected, observed)]
         outcomes[probe.name] = observed, found
-    extra = forbidden_in(exercise, prepared, seen)
+    return _scored(exercise, prepared, seen, outcomes, forbidden_in(exercise, prepared, seen))
+
+
+def _scored(
+    exercise: Exercise,
+    prepared: Prepared,
+    seen: Mapping[str, Observation],
+    outcomes: Outcomes,
+    extra: list[Violation],
+) -> _Verdict:
     violations = [v for _, found in outcomes.values() for v in found] + extra
-    tally = exercise.tally(prepared, outcomes) if exercise.tally else ""
-    notes = notes_of(seen)
     if not violations:
-        return Report.on(exercise, "correct", 1.0, tally=tally, notes=notes)
+        return _Verdict(exercise, prepared, seen, outcomes)
+    outcome = "raised" if _all_raised(prepared, outcomes) else "incorrect"
+    points = score_of(exercise, prepared, outcomes, extra)
+    return _Verdict(exercise, prepared, seen, outcomes, violations, outcome, *points)
+
+
+def _worded(verdict: _Verdict, seed: str, observe_more: Observer | None) -> Report:
+    """Return the report: name the mistake, describe what is wrong and show an input that fails."""
+    exercise, prepared, violations = verdict.exercise, verdict.prepared, verdict.violations
+    tally = exercise.tally(prepared, verdict.outcomes) if exercise.tally else ""
+    notes = notes_of(verdict.seen)
+    if not violations:
+        return verdict.report(tally=tally, notes=notes)
     mistake, caused = _cause_of(violations)
     explanations = []
     if observe_more is not None:
-        complete = {name: outcome for name, outcome in outcomes.items() if name in seen}
+        seen = verdict.seen
+        complete = {name: found for name, found in verdict.outcomes.items() if name in seen}
         explanations = explain(exercise, seed, complete, caused)
     if explanations:
         mistake = explanations[0].mistake.id
-    score, parts = score_of(exercise, prepared, outcomes, extra)
-    about = exercise, violations, explanations, prepared, observe_more
+    about = exercise, list(violations), explanations, prepared, observe_more
     findings, shown = findings_of(*about, mistake or "")
-    example = Example()
-    with contextlib.suppress(Exception):  # this only affects the display
-        if shown is not None:
-            example = example_of(exercise, shown)
-    return Report.on(
-        exercise,
-        "raised" if _all_raised(prepared, outcomes) else "incorrect",
-        score,
+    return verdict.report(
         findings,
         mistake=mistake,
-        parts=parts,
         tally=tally,
-        example=example,
-        notes=[BEYOND_A_LIMIT] * beyond_a_limit(outcomes) + notes,
+        example=Example() if shown is None else example_of(exercise, shown),
+        notes=[BEYOND_A_LIMIT] * beyond_a_limit(verdict.outcomes) + notes,
     )
+
+
+def _in_plain_words(verdict: _Verdict) -> Report:
+    """Return the report with the first difference only, and no question."""
+    findings = []
+    for violation in verdict.violations[:1]:
+        problem, says = violation.problem, violation.probe.says
+        message = problem.message or f"{says} {NOTHING_KNOWN}"
+        findings = [Finding(problem.id, message, "", violation.part)]
+    notes = [BEYOND_A_LIMIT] * beyond_a_limit(verdict.outcomes) + [NOT_WORDED]
+    return verdict.report(findings, notes=notes)
 
 
 def _cause_of(violations: Sequence[Violation]) -> tuple[str | None, frozenset[str]]:

@@ -5,8 +5,9 @@ values, gradients, mutated, dtype, ...). The aspects in `HYGIENE` count toward t
 The others count toward the probe's own part.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -53,24 +54,40 @@ Outcomes = Mapping[str, tuple[Observation, list[Violation]]]  # by the probe's n
 Found = tuple[str, Problem | None]  # an aspect and its problem
 
 
+@dataclass(frozen=True)
+class NotComparable(Problem):
+    """A difference on which a comparison raised `error`, such as a dict in place of a tensor."""
+
+    id: str = "not_comparable"
+    message: str = (
+        "What your code returned, stored or raised cannot be compared with the definition."
+    )
+    hint: str = "Does everything have the type and the shape that the statement asks for?"
+    error: Exception | None = None
+
+
+def _checked(comparison: Callable[..., Problem | None], *args: Any) -> Problem | None:
+    """Return the problem that a comparison finds.
+
+    A comparison that raises, or that cannot put a difference into words, has found one. It counts
+    toward the same aspect, so the points do not depend on the words. No comparison may raise for a
+    correct answer, which `verdict` checks.
+    """
+    try:
+        return comparison(*args)
+    except Exception as error:
+        return NotComparable(error=error)
+
+
 def find_violations(
     exercise: Exercise, probe: Probe, expected: Expected, seen: Observation
 ) -> list[Violation]:
     """Return all violations of one observation, the most basic first."""
-    found: list[Found] = []
-    for name in mutated(probe, seen):
-        problem = Cause(
-            "input_mutated",
-            f"Your code changed its argument `{name}`: after the call, the caller's object is "
-            "different.",
-            "Which line writes into an existing tensor or array (`x[...] = `, `x -= `, a name "
-            "ending in `_`)?",
-        )
-        found.append(("mutated", problem))
+    found: list[Found] = [("mutated", _checked(_changed_argument, probe, seen))]
     if probe.raises and not (seen.raised and seen.raised.phase == "inject"):
-        found.append(("raised", _expected_error(probe, seen)))
+        found.append(("raised", _checked(_expected_error, probe, seen)))
     elif seen.raised is not None:
-        found.append(("raised", _raised_problem(probe, seen, seen.raised)))
+        found.append(("raised", _checked(_raised_problem, probe, seen, seen.raised)))
     else:
         found += _of_a_call_that_returned(exercise, probe, expected, seen)
     return [
@@ -84,24 +101,24 @@ def find_violations(
 def _of_a_call_that_returned(
     exercise: Exercise, probe: Probe, expected: Expected, seen: Observation
 ) -> Iterator[Found]:
-    extra = sorted(set(seen.parameters or ()) - set(probe.state))
-    if probe.construct is not None and extra:
-        message = (
-            f"The module has parameters beyond the ones asked for, such as {', '.join(extra)} if "
-            f"built with {text_of_options(probe.construct)}."
-        )
-        hint = "Which lines make them, and in which cases does the statement ask for them?"
-        yield "parameters", Cause("extra_parameters", message, hint)
+    yield "parameters", _checked(_extra_parameters, probe, seen)
     yield from _of_the_outputs(exercise, probe, expected, seen)
     for name, value in expected.attributes.items():
-        yield _wrong_attribute(probe, name, value, seen.attributes.get(name))
-    gradients = (
-        _wrong_gradient(probe, name, value, seen.gradients.get(name))
-        for name, value in expected.gradients.items()
-    )
-    yield "gradients", next(filter(None, gradients), None) or _cut_off(exercise, probe, seen)
+        got = seen.attributes.get(name)
+        problem = _checked(_wrong_attribute, probe, name, value, got)
+        yield "attributes", problem
+        if problem is None and got is not None and got.requires_grad:
+            message = (
+                f"`self.{name}` still carries its graph, which keeps intermediate results of the "
+                "call in memory."
+            )
+            question = "Must the stored weights stay in the graph, like those used for the outputs?"
+            yield "attached", Cause("attribute_attached", message, question)
+    yield "gradients", _checked(_wrong_gradients, exercise, probe, expected, seen)
     for quantity, limit in probe.at_most.items():
-        yield _overspent(probe, quantity, limit, seen.spent.get(quantity))
+        spent = seen.spent.get(quantity)
+        aspect = f"spent_{quantity}" + "_unmeasured" * (spent is None)
+        yield aspect, _checked(_overspent, probe, quantity, limit, spent)
     if seen.rng_touched and not probe.training:
         yield "rng", _RNG_USED
     if seen.training_changed:
@@ -113,6 +130,31 @@ def _of_a_call_that_returned(
         )
         hint = "Which line sets it, and does a `with` block do the same for a few lines only?"
         yield "settings", Cause("settings_changed", message, hint)
+
+
+def _changed_argument(probe: Probe, seen: Observation) -> Problem | None:
+    names = mutated(probe, seen)
+    if not names:
+        return None
+    return Cause(
+        "input_mutated",
+        f"Your code changed its argument `{names[0]}`: after the call, the caller's object is "
+        "different.",
+        "Which line writes into an existing tensor or array (`x[...] = `, `x -= `, a name ending "
+        "in `_`)?",
+    )
+
+
+def _extra_parameters(probe: Probe, seen: Observation) -> Problem | None:
+    extra = sorted(set(seen.parameters or ()) - set(probe.state))
+    if probe.construct is None or not extra:
+        return None
+    message = (
+        f"The module has parameters beyond the ones asked for, such as {', '.join(extra)} if "
+        f"built with {text_of_options(probe.construct)}."
+    )
+    hint = "Which lines make them, and in which cases does the statement ask for them?"
+    return Cause("extra_parameters", message, hint)
 
 
 _RNG_USED = Cause(
@@ -136,26 +178,29 @@ def _of_the_outputs(
     if outputs is None:  # a reply without a result or an error
         outputs = Recorded("none", "None")
 
-    def wrong_numbers(outputs: Recorded) -> Found | None:
-        if problem := wrong_shape(returns, expected.outputs, outputs):
+    def wrong_numbers(outputs: Recorded) -> Found:
+        if problem := _checked(wrong_shape, returns, expected.outputs, outputs):
             return "shape", problem
         compare = exercise.comparisons.get(probe.compare) or COMPARISONS[probe.compare]
-        problem = compare(probe, expected.outputs, outputs)
-        return None if problem is None else ("values", problem)
+        return "values", _checked(compare, probe, expected.outputs, outputs)
 
-    broken = wrong_type(returns, expected.outputs, outputs)
+    def wrong_in_any_kind() -> Problem | None:
+        others = converted(returns, outputs)
+        return broken if others is None else wrong_numbers(others)[1]
+
+    broken = _checked(wrong_type, returns, expected.outputs, outputs)
     if broken is not None:
-        soft = broken.id in ("wrong_type", "wrong_dtype_kind")
-        others = converted(returns, outputs) if soft else None
-        right = others is not None and not wrong_numbers(others)
-        yield ("kind", Cause(broken.id, broken.message, broken.hint)) if right else ("type", broken)
+        soft = broken.id in ("wrong_type", "wrong_dtype_kind", NotComparable.id)
+        right = soft and _checked(wrong_in_any_kind) is None
+        if right and not isinstance(broken, NotComparable):
+            broken = Cause(broken.id, broken.message, broken.hint)
+        yield "kind" if right else "type", broken
         return
     wrong = wrong_numbers(outputs)
-    if wrong is not None:
-        yield wrong
-    if wrong is None or wrong[0] != "shape":
-        yield "dtype", wrong_dtype(returns, probe, seen, outputs)
-        yield "device", wrong_device(returns, seen, outputs)
+    yield wrong
+    if wrong[1] is None or wrong[0] != "shape":
+        yield "dtype", _checked(wrong_dtype, returns, probe, seen, outputs)
+        yield "device", _checked(wrong_device, returns, seen, outputs)
 
 
 def mutated(probe: Probe, seen: Observation) -> list[str]:
@@ -183,14 +228,16 @@ def _expected_error(probe: Probe, seen: Observation) -> Problem | None:
     return Cause("other_error", f"{probe.says} Your code raised {got}{text}")
 
 
-def _wrong_attribute(probe: Probe, name: str, value: np.ndarray, got: Recorded | None) -> Found:
+def _wrong_attribute(
+    probe: Probe, name: str, value: np.ndarray, got: Recorded | None
+) -> Problem | None:
     if got is None or got.kind != "tensor" or got.data is None:
         what = "nothing" if got is None or got.kind == "none" else describe(got)
-        return "attributes", Cause(
+        return Cause(
             "attribute_missing", f"`self.{name}` must hold a tensor after the call; got {what}."
         )
     if tuple(got.shape) != np.shape(value):
-        return "attributes", Problem(
+        return Problem(
             "attribute_shape",
             f"`self.{name}` must have shape {np.shape(value)}; yours has {tuple(got.shape)}.",
             "Which axes should it have, and in which order?",
@@ -200,15 +247,8 @@ def _wrong_attribute(probe: Probe, name: str, value: np.ndarray, got: Recorded |
         if probe.scenario in ("after_another_call", "after_a_call_with_lengths"):
             which = "of this module's last call"
         says = f"`self.{name}` must hold the weights {which}, but holds other numbers."
-        return "attributes", Problem("attribute_values", says)
-    if got.requires_grad:
-        return "attached", Cause(
-            "attribute_attached",
-            f"`self.{name}` still carries its graph, which keeps intermediate results of the "
-            "call in memory.",
-            "Must the stored weights stay in the graph, like those used for the outputs?",
-        )
-    return "attributes", None
+        return Problem("attribute_values", says)
+    return None
 
 
 def tolerance_of_gradient(probe: Probe, got: Recorded) -> float:
@@ -220,6 +260,17 @@ _LEAVES_THE_GRAPH = (
     "What keeps a step out of the graph (`no_grad`, `float()`, `.item()`, `.detach()`, NumPy, a "
     "new `Parameter`)?"
 )
+
+
+def _wrong_gradients(
+    exercise: Exercise, probe: Probe, expected: Expected, seen: Observation
+) -> Problem | None:
+    """Return the problem of the first gradient that is wrong, or of one that is cut off."""
+    problems = (
+        _wrong_gradient(probe, name, value, seen.gradients.get(name))
+        for name, value in expected.gradients.items()
+    )
+    return next(filter(None, problems), None) or _cut_off(exercise, probe, seen)
 
 
 def _wrong_gradient(probe, name, value, got: Recorded | None) -> Problem | None:
@@ -286,21 +337,20 @@ _SPENDING = {
 }
 
 
-def _overspent(probe: Probe, quantity: str, limit: int, spent: int | None) -> Found:
-    """Return the exceeded kind of cost and its problem. `spent` is None if unknown."""
-    aspect = f"spent_{quantity}"
+def _overspent(probe: Probe, quantity: str, limit: int, spent: int | None) -> Problem | None:
+    """Return the problem of an exceeded limit. `spent` is None if unknown."""
     if spent is None:
-        return f"{aspect}_unmeasured", Problem(
+        return Problem(
             "unmeasured",
             "The cost of your code could not be measured, because the code that measures it was "
             "changed.",
             "Which cell modifies `course_lib` or torch?",
         )
     if spent <= limit:
-        return aspect, None
+        return None
     fact, question = _SPENDING[quantity]
     numbers = f"{fact.format(spent=f'{spent:,}')}; {limit:,} are plenty."
-    return aspect, Cause(aspect, f"{probe.says} {numbers}", question)
+    return Cause(f"spent_{quantity}", f"{probe.says} {numbers}", question)
 
 
 def forbidden_in(

@@ -38,7 +38,7 @@ def _shape(probe: Probe) -> tuple[int, ...]:
 def seen(probe: Probe, recorded: Recorded | None) -> tuple[np.ndarray, np.ndarray] | None:
     """Return the weights (..., n, m) and the allowed keys of each query, or None if unreadable."""
     if recorded is not None and recorded.items:
-        recorded = list(recorded.items.values())[1]
+        recorded = dict(enumerate(recorded.items.values())).get(1)
     shape = _shape(probe)
     if recorded is None or recorded.data is None or not shape:
         return None

@@ -14,7 +14,7 @@ from course_lib.authoring.paste import solution_source
 from course_lib.authoring.variants import variants
 from course_lib.checks import exercises, grade
 from course_lib.checks.judge.prepare import prepare
-from course_lib.checks.judge.verdict import judge_observed
+from course_lib.checks.judge.verdict import NOT_WORDED, judge_observed
 from course_lib.checks.observe.call import observe
 from course_lib.exercises import find
 
@@ -39,6 +39,10 @@ def test_the_same_seed_gives_the_same_report_and_another_seed_other_inputs():
     probes = [next(probe for probe, _ in run if probe.name == "no_mask") for run in runs]
     assert not np.array_equal(*(probe.args["scores"].data for probe in probes))
     assert other.findings[0].id == first.findings[0].id == "nothing_masked+over_queries"
+
+
+def wrong_mask(num_queries, num_keys=None, *, device=None):
+    return ~right_mask(num_queries, num_keys, device=device)
 
 
 def raises(num_queries, num_keys=None, *, device=None):
@@ -76,19 +80,69 @@ def test_a_report_says_what_became_of_an_answer(answer, outcome, score, said):
     assert all(words in text for words in said) and "observe.py" not in text, text
 
 
-@pytest.mark.parametrize("broken", ["find_violations", "prepare"])
-@pytest.mark.parametrize("afar", [True, False])
-def test_our_own_fault_is_called_ours_and_costs_nothing(monkeypatch, broken, afar):
-    def fault(*_args):
-        raise ZeroDivisionError("ours")
+def fails(*_args, **_kwargs):
+    raise ZeroDivisionError("ours")
 
+
+JUDGE = "course_lib.checks.judge"
+
+
+@pytest.mark.parametrize("broken", ["find_violations", "prepare", "score_of", "_still_a_stub"])
+@pytest.mark.parametrize("afar", [True, False])
+def test_our_own_fault_is_called_ours_and_leaves_the_exercise_ungraded(monkeypatch, broken, afar):
     exercise = find("causal_mask")
     probes = [probe for probe, _ in prepare(exercise, "1")]
-    monkeypatch.setattr(f"course_lib.checks.judge.verdict.{broken}", fault)
-    seen = {probe.name: observe(right_mask, probe) for probe in probes}
-    report = judge_observed(exercise, "1", None, seen) if afar else grade(exercise.name, right_mask)
-    assert report.outcome == "checker_failed" and report.points == report.max_points
-    assert "You lose no points" in report.text()
+    monkeypatch.setattr(f"{JUDGE}.verdict.{broken}", fails)
+    seen = {probe.name: observe(wrong_mask, probe) for probe in probes}
+    report = judge_observed(exercise, "1", None, seen) if afar else grade(exercise.name, wrong_mask)
+    assert (report.outcome, report.points) == ("checker_failed", 0.0)
+    assert "(not graded)" in report.text() and "This is our mistake" in report.text()
+    monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
+    assert course_lib.check("causal_mask", wrong_mask) == 0.0  # never the full marks
+
+
+WORDS = [
+    "contract.describe",
+    "diagnose.find_violations",
+    "example.text_of_input",
+    "verdict._cause_of",
+    "verdict.example_of",
+    "verdict.explain",
+    "verdict.findings_of",
+    "verdict.notes_of",
+    "violations.describe",
+    "violations.text_of_options",
+]
+
+
+@pytest.mark.parametrize("broken", WORDS)
+def test_a_fault_of_wording_changes_neither_outcome_nor_points(monkeypatch, broken):
+    names = ("causal_mask", "is_causal", "DotProductAttention", "attention_cost")
+    answers = [(n, v.answer) for n in names for v in [*variants(ROOT, n)][::4]]
+    answers += [("DotProductAttention", StoresATuple), ("causal_mask", lambda *a, **k: [[1]])]
+    right = [grade(*each) for each in answers]
+    monkeypatch.setattr(f"{JUDGE}.{broken}", fails)
+    reports = [grade(*each) for each in answers]
+    for report, before in zip(reports, right, strict=True):
+        assert (report.outcome, report.score) == (before.outcome, before.score)
+        assert report.parts == before.parts and bool(report.findings) == bool(before.findings)
+        if NOT_WORDED in report.notes:
+            assert not report.mistake and all(f.message and not f.hint for f in report.findings)
+    noted = any(NOT_WORDED in report.notes for report in reports)
+    assert noted or any(f.id == "not_comparable" for report in reports for f in report.findings)
+
+
+class StoresATuple(torch.nn.Module):
+    """One comma too many."""
+
+    def __init__(self, dropout=0.0, *, more=1.0):
+        super().__init__()
+        self.more = torch.nn.Parameter(torch.tensor(more))
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = (queries @ keys.mT).softmax(-1)
+        self.attention_weights = (weights.detach(),)
+        return weights @ values
 
 
 @pytest.mark.parametrize("name", list(exercises()))

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from course_lib.checks.observe.cells import defined_in, home_of, missing
+from course_lib.checks.observe.probe import Probe
 from course_lib.checks.observe.record import Recorded, class_name
 
 MAX_TEXT = 4000  # characters kept of any text
@@ -41,6 +42,17 @@ class Observation:
     spent: dict[str, int] = field(default_factory=dict)  # if the probe has a limit
     warnings: tuple[str, ...] = ()
     stderr: str = ""
+
+    def is_possible(self, probe: Probe) -> bool:
+        """Return whether `observe` can record these parts for a probe, whatever the answer does."""
+        arrays, attributes = probe.arrays().keys(), set(probe.attributes)
+        if self.raised is None:
+            has_all = self.arguments.keys() == arrays and self.attributes.keys() == attributes
+            return self.outputs is not None and has_all
+        phases = {"call", "backward"} if probe.grad_outputs is not None else {"call"}
+        phases |= {"construct", "inject"} if probe.construct is not None else set()
+        is_asked = self.arguments.keys() <= arrays and self.attributes.keys() <= attributes
+        return self.raised.phase in phases and is_asked
 
 
 @dataclass

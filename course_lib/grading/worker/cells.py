@@ -82,7 +82,7 @@ def _judge_beside_ours(
     for index, cell in enumerate(notebook.cells):
         name = grade_id(cell)
         first = reports.get(name) if is_check(cell) else None
-        if first is None or first.score >= 1.0:
+        if first is None or first.outcome in ("correct", "checker_failed"):
             continue
         ours = _sources_of(guest, failed, find(name).chain or (name,))
         failed.add(name)

@@ -15,7 +15,7 @@ from course_lib.checks.judge.shrink import Observer
 from course_lib.checks.judge.verdict import judge_observed, still_missing
 from course_lib.checks.observe.codec import CodecError, decode
 from course_lib.checks.observe.observation import Observation
-from course_lib.checks.observe.probe import Array, Probe
+from course_lib.checks.observe.probe import Probe
 from course_lib.checks.observe.remote import REPLY_TYPES, Reply, Request
 from course_lib.exercises import find
 from course_lib.grading.cell_kinds import ANSWER, grade_id, is_check
@@ -144,16 +144,7 @@ def is_plausible(reply: Reply, probes: list[Probe]) -> bool:
     asked = {probe.name: probe for probe in probes}
     if probes[0].name not in reply.seen or not reply.seen.keys() <= asked.keys():
         return False
-    return all(
-        seen.raised is not None
-        or (
-            seen.outputs is not None
-            and seen.attributes.keys() == set(asked[name].attributes)
-            and seen.arguments.keys()
-            == {n for n, value in asked[name].inputs().items() if isinstance(value, Array)}
-        )
-        for name, seen in reply.seen.items()
-    )
+    return all(seen.is_possible(asked[name]) for name, seen in reply.seen.items())
 
 
 def _lesson_imports(cells: Sequence[NotebookNode]) -> str:

@@ -4,7 +4,7 @@ Answers that build on a wrong one are judged again with the course's version in 
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 
 from nbformat import NotebookNode
@@ -15,19 +15,16 @@ from course_lib.checks.judge.report import Report
 from course_lib.exercises import find
 from course_lib.grading.cell_kinds import grade_id, is_check, is_plain_test, is_used
 from course_lib.grading.jobs import Job
-from course_lib.grading.worker.judge_checks import judge_with_retries, right_with_other_inputs
+from course_lib.grading.worker.judge_checks import judge_with_retries
 from course_lib.grading.worker.renewable_guest import CannotJudge, RenewableGuest
 from course_lib.grading.write_checks import room_for_outputs, shown_of_cell, shown_of_test
 
 
-def grade_cells(
-    guest: RenewableGuest, job: Job, notebook: NotebookNode
-) -> tuple[dict[str, Report], list[str]]:
-    """Run every cell in order, writing outputs in place except those of judged checks.
+def grade_cells(guest: RenewableGuest, job: Job, notebook: NotebookNode) -> dict[str, Report]:
+    """Run every cell in order, and return the reports by exercise.
 
-    Return the reports by exercise, and notices about exercises for the instructor.
+    Outputs are written in place, except those of judged checks.
     """
-    notices: list[str] = []
     reports: dict[str, Report] = {}
     errors: list[str] = []
     room = room_for_outputs(notebook)
@@ -38,12 +35,7 @@ def grade_cells(
         name = grade_id(cell)
         if is_check(cell) and not is_plain_test(cell):
             cell.execution_count = index + 1
-            report = judge_with_retries(guest, job, name, index)
-            unknown = report.outcome in ("incorrect", "raised") and report.mistake is None
-            alone = unknown and not _builds_on_wrong(guest, reports, name)
-            if alone and right_with_other_inputs(guest, job, name, index):
-                notices.append(f"{name}: wrong with one set of inputs, right with another")
-            reports[name] = report
+            reports[name] = judge_with_retries(guest, job, name, index)
             continue
         ran = guest.run_cell(index)
         cell.execution_count = ran.count
@@ -60,15 +52,7 @@ def grade_cells(
         mistake = f" ({report.mistake})" if report.mistake else ""
         points = f"{report.points:g} of {report.max_points:g}"
         guest.note(f"check {name}: {report.outcome}{mistake}, {points}")
-    return reports, notices
-
-
-def _builds_on_wrong(guest: RenewableGuest, reports: Mapping[str, Report], name: str) -> bool:
-    """Return whether an answer builds on one that lost points, or combines such answers."""
-    wrong = {known for known, report in reports.items() if report.score < 1.0}
-    chain = find(name).chain
-    built_on = guest.builds_on(chain or (name,)) if wrong else []
-    return not wrong.isdisjoint({*chain, *built_on})
+    return reports
 
 
 def _judge_beside_ours(

@@ -78,13 +78,6 @@ def _stopped(limits: Limits, name: str, ending: str) -> Report:
     return Report.on(find(name), outcome, 0.0, [Finding(outcome, message, "", "values")])
 
 
-def right_with_other_inputs(guest: RenewableGuest, job: Job, name: str, index: int) -> bool:
-    """Return whether an answer that lost points is correct with other inputs."""
-    other = replace(job, seed=f"{job.seed}/again")
-    again = observe_and_judge(guest, other, name, index, explain=False)
-    return isinstance(again, Report) and again.outcome == "correct"
-
-
 def observe_and_judge(
     guest: RenewableGuest, job: Job, name: str, index: int, *, explain: bool = True
 ) -> Report | str:

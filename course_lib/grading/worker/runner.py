@@ -82,13 +82,12 @@ class Runner:
         self._imports = tuple(module for word, module in _LATE.items() if word in run)
         guest = RenewableGuest(notebook.cells, self.guest, self.limits)
         try:
-            reports, notices = grade_cells(guest, job, notebook)
+            reports = grade_cells(guest, job, notebook)
         finally:
             guest.close()
             result.seconds = guest.seconds
             result.log += guest.log
         result.notices += tuple(notice for _, notice in sorted(guest.notices.items()))
-        result.notices += tuple(notices)
         write_checks(notebook, reports)
         result.notebook = notebook
 

@@ -6,6 +6,7 @@ job, and makes the result. Nothing from a student's process is ever unpickled.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from nbformat import NotebookNode
 
@@ -40,6 +41,10 @@ class Job:
     notices: tuple[str, ...] = ()  # about the folder, for the instructor
     beside: frozenset[str] = frozenset()  # files in the folder, which the guest does not see
 
+    def result(self, **known: Any) -> "Result":
+        """Return a result of this job."""
+        return Result(self.student, self.lesson, self.key, **known)
+
 
 @dataclass
 class Result:
@@ -58,3 +63,9 @@ class Result:
     notices: tuple[str, ...] = ()  # for the instructor
     seconds: dict[str, float] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)  # one line for each event
+
+
+def failed(error: Exception) -> str:
+    """Return the `fault` of a submission on which the grader itself raised an error."""
+    what = f"{type(error).__name__}: {error}"[:300]
+    return f"the grader itself failed ({what}): report it to the course"

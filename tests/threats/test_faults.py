@@ -130,7 +130,7 @@ class Dying:
     """In a worker, in the place of its runner: bob takes the process along."""
 
     def __init__(self, folder, settings, channel):
-        self.results = pickle.loads((folder / "results").read_bytes())
+        self.folder, self.results = folder, pickle.loads((folder / "results").read_bytes())
 
     def run(self, job):
         if job.student == "bob":
@@ -156,6 +156,37 @@ def test_f03_a_poison_submission_is_set_aside_until_forced_and_the_rest_graded(
     assert "--force" in grades(again(course))["bob"][0]
     forced = grade(course, LESSON, settings=replace(QUICK, force=True))
     assert grades(forced) == kept[2]
+
+
+class Felled(Dying):
+    """In a worker, in the place of its runner: what it grades is killed from outside for a while.
+
+    The fork server is killed five times under ada, her worker twice, and bob raises an error.
+    """
+
+    def run(self, job):
+        deaths = self.folder / job.student
+        number = len(deaths.read_text()) if deaths.exists() else 0
+        if job.student == "ada" and number < 7:
+            deaths.write_text("x" * (number + 1))
+            os.kill(os.getppid() if number < 5 else os.getpid(), signal.SIGKILL)
+            time.sleep(PATIENCE)  # it ends with the fork server
+        if job.student == "bob":
+            raise OSError(28, "No space left on device")
+        return replace(self.results[job.key], student=job.student)
+
+
+def test_v15_killed_fork_servers_and_workers_set_nobody_aside(course, kept, monkeypatch):
+    (course.parent / "results").write_bytes(pickle.dumps(kept[1]))
+    canned, pool = driver.executor, Processes(replace(QUICK, workers=2), LESSON)
+    monkeypatch.setattr(driver, "executor", lambda *a: pool)
+    monkeypatch.setattr(local, "make_runner", functools.partial(Felled, course.parent))
+    found = grades(again(course))
+    assert (course.parent / "ada").read_text() == "x" * 7
+    assert "No space left on device" in found.pop("bob")[0], "one error ends the run for nobody"
+    assert found == {name: known for name, known in kept[2].items() if name != "bob"}
+    monkeypatch.setattr(driver, "executor", canned)
+    assert grades(again(course)) == kept[2]
 
 
 def test_f03_workers_that_do_not_come_up_are_no_fault_of_a_submission(course, kept, monkeypatch):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from course_lib import __version__
 from course_lib.grading.executors.local import JOBS_PER_WORKER, make_runner, set_aside
 from course_lib.grading.jobs import Job, Result, Settings
-from course_lib.workspace.errors import GradingError
+from course_lib.workspace.errors import CourseError, GradingError
 
 if TYPE_CHECKING:
     from distributed import Future
@@ -185,9 +185,8 @@ def run_on_worker(job: Job, wanted: dict, settings: Settings) -> Result:
             f"again, then {_KEPT}"
         )
     with _one_at_a_time:
+        runner = _runners.setdefault((settings.sandbox, settings.limits), make_runner(settings))
         try:
-            runner = _runners.setdefault((settings.sandbox, settings.limits), make_runner(settings))
-            runner.open(job.lesson)
-        except Exception as error:
+            return runner.run(job)
+        except CourseError as error:
             raise GradingError(f"{machine} cannot grade: {error}") from error
-        return runner.run(job)

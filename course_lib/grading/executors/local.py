@@ -11,13 +11,12 @@ import signal
 import socket
 import sys
 import threading
-import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any
 
-from course_lib.grading.jobs import MAX_ATTEMPTS, Job, Result, Settings
+from course_lib.grading.jobs import MAX_ATTEMPTS, Job, Result, Settings, failed
 from course_lib.grading.sandbox import confinement
 from course_lib.grading.sandbox.confinement import Limits, Reached
 from course_lib.workspace.environment import public_environment, without_secrets
@@ -28,12 +27,14 @@ if TYPE_CHECKING:
     from course_lib.grading.worker.runner import Runner
 
 JOBS_PER_WORKER = 2  # one in work and one waiting, so that no worker waits for the driver
+_SERVER_ENDED = 255  # multiprocessing's exit code of a worker whose fork server has ended
+_MOST_SERVERS = 3 * MAX_ATTEMPTS  # fork servers that may end in a row while one job runs alone
 
 
 def set_aside(job: Job) -> Result:
-    """Return the result of a job that no worker could finish."""
+    """Return the result of a job that ended each worker on which it ran alone."""
     why = f"it ended the grader {MAX_ATTEMPTS} times: look at it, then grade it with --force"
-    return Result(job.student, job.lesson, job.key, fault=why, is_final=True)
+    return job.result(fault=why, is_final=True)
 
 
 def make_runner(settings: Settings, channel: socket.socket | None = None) -> Runner:
@@ -59,7 +60,8 @@ class Serial:
 class _Worker:
     """A process that grades one submission after the other, as the driver sees it."""
 
-    def __init__(self, settings: Settings, channel: socket.socket | None) -> None:
+    def __init__(self, settings: Settings, channel: socket.socket | None, failures: int) -> None:
+        self.failures = failures  # failed starts before this one
         context = _context()
         self.pipe, theirs = context.Pipe()  # a worker killed while writing blocks no other
         self.process = context.Process(target=_serve, args=(theirs, make_runner, settings, channel))
@@ -92,12 +94,20 @@ class Processes:
         _context()  # starts the fork server, which imports the judge
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Result]:
-        """Yield a result for each job; raise GradingError if no worker comes up."""
-        jobs, again, deaths = iter(jobs), deque[Job](), Counter[str]()
+        """Yield a result for each job; raise GradingError if no worker comes up.
+
+        If a worker ends, its job is run again alone after all others. Only a job that ends its
+        worker then is set aside. The end of the fork server, with all workers, counts for no job.
+        """
+        jobs, again, suspects, deaths = iter(jobs), deque[Job](), deque[Job](), Counter[str]()
+        alone, lost_servers = None, 0
         while True:
             self._hand_out(again, jobs)
             if not any(worker.jobs for worker in self.workers):
-                return
+                if not suspects:
+                    return
+                again.append(alone := suspects.popleft())
+                continue
             ready = wait([worker.pipe for worker in self.workers])
             for worker in [w for w in self.workers if w.pipe in ready]:
                 try:
@@ -105,12 +115,21 @@ class Processes:
                 except (EOFError, OSError):
                     self.workers.remove(worker)
                     worker.join()
+                    code = worker.process.exitcode
                     if not worker.is_up:
-                        self._failed_to_start(f"exit code {worker.process.exitcode}")
+                        self._failed_to_start(f"exit code {code}", worker.failures)
                     elif worker.jobs:  # only the job that it was grading is suspect
-                        deaths[worker.jobs[0].student] += 1
-                        if deaths[worker.jobs[0].student] >= MAX_ATTEMPTS:
-                            yield set_aside(worker.jobs.popleft())
+                        suspect = worker.jobs.popleft()
+                        deaths[suspect.student] += suspect is alone and code != _SERVER_ENDED
+                        lost_servers += suspect is alone and code == _SERVER_ENDED
+                        if deaths[suspect.student] >= MAX_ATTEMPTS:
+                            yield set_aside(suspect)
+                        elif lost_servers < _MOST_SERVERS:
+                            suspects.append(suspect)
+                        else:
+                            lost_servers = 0
+                            why = f"the grader's fork server ended {_MOST_SERVERS} times"
+                            yield suspect.result(fault=f"{why}: see what kills it, then run again")
                     again.extend(worker.jobs)
                     continue
                 if isinstance(answer, Exception):
@@ -119,6 +138,7 @@ class Processes:
                     worker.is_up, self.failed_starts = True, 0
                 else:
                     worker.jobs.popleft()
+                    lost_servers = 0
                     yield answer
 
     def _hand_out(self, again: deque[Job], jobs: Iterator[Job]) -> None:
@@ -138,12 +158,14 @@ class Processes:
     def _start(self) -> _Worker:
         while True:
             try:
-                return _Worker(self.settings, self.host.channel.dup() if self.host else None)
+                channel = self.host.channel.dup() if self.host else None
+                return _Worker(self.settings, channel, self.failed_starts)
             except (OSError, EOFError) as error:  # the fork server has ended, too
-                self._failed_to_start(error)
+                self._failed_to_start(error, self.failed_starts)
 
-    def _failed_to_start(self, why: object) -> None:
-        self.failed_starts += 1
+    def _failed_to_start(self, why: object, before: int) -> None:
+        """Count a failed start, but workers that end together, with their fork server, as one."""
+        self.failed_starts += before == self.failed_starts
         if self.failed_starts >= MAX_ATTEMPTS:
             raise GradingError(
                 f"no worker comes up on this machine ({why}): make room, or use --executor "
@@ -233,8 +255,8 @@ def _serve(
             answer = runner.run(job)
         except CourseError as error:
             answer = error
-        except Exception:
-            answer = RuntimeError(traceback.format_exc())
+        except Exception as error:
+            answer = job.result(fault=failed(error))
         pipe.send(answer)
     runner.close()
 

@@ -8,13 +8,14 @@ from nbformat import NotebookNode
 from course_lib.grading.cell_kinds import check_cells, grade_id, is_used
 from course_lib.grading.intake.ordinary_files import IntakeError
 from course_lib.grading.intake.read import read_submission
-from course_lib.grading.jobs import MAX_ATTEMPTS, Job, Result
+from course_lib.grading.jobs import MAX_ATTEMPTS, Job, Result, failed
 from course_lib.grading.sandbox.confinement import Limits
 from course_lib.grading.sandbox.guests import Guest, GuestLost
 from course_lib.grading.sandbox.hosts import Guests, open_guests
 from course_lib.grading.worker.cells import grade_cells
 from course_lib.grading.worker.renewable_guest import CannotJudge, RenewableGuest
 from course_lib.grading.write_checks import write_checks
+from course_lib.workspace.errors import CourseError
 
 # Modules that torch imports when it first makes an optimizer or runs a backward pass.
 _LATE = {"torch.optim": "torch._dynamo", "backward(": "torch.fx.experimental.symbolic_shapes"}
@@ -48,12 +49,16 @@ class Runner:
             self._lesson = lesson
 
     def run(self, job: Job) -> Result:
-        """Grade one job. If the machine is at fault, return a Result with a `fault`."""
-        self.open(job.lesson)
-        result = Result(job.student, job.lesson, job.key)
+        """Grade one job. If it cannot be graded, return a Result with a `fault`.
+
+        Raises:
+            CourseError: no job can be graded here.
+        """
+        result = job.result()
         started, cpu = time.monotonic(), time.process_time()
         for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
+                self.open(job.lesson)
                 notebook, notices = read_submission(job)
                 result.notices = tuple(notices)
                 self._grade(job, notebook, result)
@@ -65,9 +70,10 @@ class Runner:
             except (IntakeError, CannotJudge) as error:
                 result.fault, result.is_final = str(error), isinstance(error, IntakeError)
                 break
+            except CourseError:  # no submission can be graded here
+                raise
             except Exception as error:  # one submission must not end the run
-                what = f"{type(error).__name__}: {error}"[:300]
-                result.fault = f"the grader itself failed ({what}): report it to the course"
+                result.fault = failed(error)
                 break
         result.seconds["total"] = time.monotonic() - started
         cpu = time.process_time() - cpu + result.seconds.get("cpu", 0.0)

@@ -12,7 +12,8 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
 from course_lib.grading.cell_kinds import grade_id
 from course_lib.grading.intake.ordinary_files import IntakeError
-from course_lib.grading.intake.read import parse, read_submission
+from course_lib.grading.intake.parsing import read_submission
+from course_lib.grading.intake.read import parse
 from course_lib.grading.intake.rebuild import rebuild
 from course_lib.grading.intake.submissions import choose, find_submissions
 from course_lib.grading.jobs import Job

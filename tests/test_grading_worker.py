@@ -119,7 +119,7 @@ def test_a_reply_is_judged_by_what_it_can_have_seen():
 
 
 def test_a_submission_may_use_and_put_out_only_so_much_as_a_whole():
-    guest = RenewableGuest([], lambda: None, Limits(total_seconds=5.0, total_output=100))
+    guest = RenewableGuest([], lambda: None, Limits(total_seconds=5.0, total_output=100), {})
     guest._used, guest._received = 5.0, 100
     guest.check_budget()
     guest._used = 5.1

@@ -38,10 +38,9 @@ from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 from course_lib.grading.exports.sheet import listed
 from course_lib.grading.graded import COMPLETE, INCOMPLETE
 from course_lib.grading.intake.ordinary_files import IntakeError, one_line
-from course_lib.grading.intake.read import has_answers, read_bytes, read_submission
+from course_lib.grading.intake.parsing import OneStudent
 from course_lib.grading.intake.submissions import NOTEBOOK
 from course_lib.grading.intake.timestamps import STAMP
-from course_lib.grading.jobs import Job
 from course_lib.workspace.errors import CourseError, UsageError
 from course_lib.workspace.files import write_atomically
 
@@ -166,14 +165,15 @@ def _choose(lesson: str, release: tuple[str, Any], one: HandedIn) -> tuple[File 
     notes += ["not in the roster"] if one.is_stranger else []
     if len(notebooks) == 1 and named(notebooks[0]) == 2:
         return notebooks[0], "; ".join(notes)
-    worked_on = [file for file in notebooks if has_answers(lesson, release[1], file.path)]
+    reads = OneStudent(lesson, release[0])
+    worked_on = [file for file in notebooks if reads.has_answers(file.path)]
     file = (worked_on or sorted(notebooks, key=named))[-1]
     if len(worked_on) > 1:
         notes.append(f"the newest of {len(worked_on)} notebooks with answers")
     if not worked_on:
         problem = f"{one_line(file.original)} holds no answer"
         try:
-            read_submission(Job(one.student, lesson, "", read_bytes(file.path), release[0], ""))
+            reads.answers(file.path)
         except IntakeError as error:
             problem = str(error)
         if not named(file):

@@ -16,8 +16,7 @@ from typing import IO
 
 from nbgrader.plugins import ExtractorPlugin
 
-from course_lib.grading.intake.ordinary_files import one_line
-from course_lib.grading.intake.read import MAX_BYTES
+from course_lib.grading.intake.ordinary_files import MAX_BYTES, one_line
 from course_lib.grading.intake.submissions import LEFT_BY_PROGRAMS
 
 MAX_ARCHIVE = 50_000_000  # bytes of an archive inside another; also bounds its table of contents

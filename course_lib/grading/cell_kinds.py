@@ -2,11 +2,11 @@
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from nbformat import NotebookNode
 
-from course_lib.checks.observe.cells import parse_cell
+from course_lib.checks.observe.cells import bound_by, parse_cell
 
 ANSWER = "-answer"  # ends the grade_id of an exercise's answer
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -16,6 +16,36 @@ def definitions(source: str) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef
     """Return the functions and classes that a cell defines at its top level."""
     tree = parse_cell(source)
     return {one.name: one for one in tree.body if isinstance(one, DEFINITIONS)} if tree else {}
+
+
+def bound_and_used(source: str) -> Iterator[tuple[list[str], set[str]]]:
+    """Yield the names that each top-level statement of a cell binds, and those that it uses."""
+    tree = parse_cell(source)
+    for node in tree.body if tree else ():
+        yield [*bound_by(node)], {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+
+
+def built_on(sources: Iterable[str], exercises: Iterable[str]) -> dict[str, list[str]]:
+    """Map each name that cells bind to the exercises that it uses, directly or indirectly.
+
+    The time grows linearly with the cells, whatever they define.
+    """
+    statements = [one for source in sources for one in bound_and_used(source)]
+    binding: dict[str, list[list[str]]] = {}  # for each name, what the statements that use it bind
+    for bound, used in statements:
+        for name in used:
+            binding.setdefault(name, []).append(bound)
+    found: dict[str, list[str]] = {}
+    for exercise in exercises:
+        seen, pending = set(), [exercise]
+        while pending:
+            for bound in binding.get(pending.pop(), ()):
+                new = set(bound) - seen
+                seen |= new
+                pending += new
+        for name in seen:
+            found.setdefault(name, []).append(exercise)
+    return found
 
 
 def grade_id(cell: Mapping) -> str:

@@ -28,6 +28,7 @@ from course_lib.grading.cell_kinds import check_cells, grade_id
 from course_lib.grading.class_folder import ClassFolder, parse_graded, quiet_nbgrader
 from course_lib.grading.executors import Executor, executor
 from course_lib.grading.graded import GradedLesson
+from course_lib.grading.intake import parsing
 from course_lib.grading.intake.submissions import Submission, find_submissions
 from course_lib.grading.jobs import Job, Result, Settings
 from course_lib.grading.ledger import Entry, same_work
@@ -123,6 +124,7 @@ def _grade(
                     _write_log(task, entry, result)
                     finish(entry)
             workers.close()
+            parsing.stop()
             for student in graded.keys() - known - {s.student for s in chosen}:
                 if again := unchanged(task, task.ledger.get(student), known):
                     _finish(task, again, publisher)

@@ -1,6 +1,5 @@
 """Plan what one submission needs: nothing, publishing, a blank entry, or a job for a worker."""
 
-import functools
 from collections.abc import Collection
 from dataclasses import replace
 
@@ -9,8 +8,8 @@ import nbformat
 from course_lib.exercises import points_set_by_the_class
 from course_lib.grading.cell_kinds import check_cells, grade_id
 from course_lib.grading.class_folder import ClassFolder
-from course_lib.grading.intake.ordinary_files import IntakeError, utf8
-from course_lib.grading.intake.read import has_answers, read_bytes
+from course_lib.grading.intake.ordinary_files import IntakeError, read_bytes, utf8
+from course_lib.grading.intake.parsing import OneStudent
 from course_lib.grading.intake.submissions import Submission, choose
 from course_lib.grading.jobs import Job, Settings
 from course_lib.grading.ledger import Entry, Ledger, checks_digest, key_of, seed_of, work_of
@@ -42,7 +41,7 @@ class LessonToGrade:
 def plan(task: LessonToGrade, submission: Submission, known: Collection[str]) -> Entry | Job:
     """Decide what a submission needs. Grades of `known` students are current in the gradebook."""
     student, entry = submission.student, task.ledger.get(submission.student)
-    submission = choose(submission, functools.partial(has_answers, task.lesson, task.notebook))
+    submission = choose(submission, OneStudent(task.lesson, task.release).has_answers)
     notices = submission.notices
     try:
         if submission.problem or submission.notebook is None:

@@ -30,6 +30,8 @@ _DEFINES = re.compile(
 _RUNS_ITS_BODY = re.compile(r"%%(?:time|timeit|capture|prun)\b")
 _ANSWER = "-answer"  # ends the id of an answer's cell
 _MOST_NAMES, _LONGEST = 100, 80
+# What Python raises for such source (the last two if it is nested too deeply), and IPython.
+_NOT_PYTHON = (SyntaxError, ValueError, LookupError, RecursionError, MemoryError)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -135,7 +137,7 @@ def parse_cell(source: str) -> ast.Module | None:
     may_warn = "\\" in source
     with warnings.catch_warnings(action="ignore") if may_warn else contextlib.nullcontext():
         for python in (lambda: source, lambda: _as_python(source)):
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(*_NOT_PYTHON):
                 return ast.parse(python())
     return None
 

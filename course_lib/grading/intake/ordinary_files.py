@@ -10,8 +10,13 @@ _OPEN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0
 _OPEN |= getattr(os, "O_BINARY", 0)
 
 
+MAX_BYTES = 100_000_000  # of a notebook
+
+
 class IntakeError(Exception):
     """A submission cannot be read; the message is the reason shown to the instructor."""
+
+    is_final = True  # it would fail again, so only --force retries it
 
 
 def utf8(name: str) -> str:
@@ -38,3 +43,8 @@ def read_ordinary(path: Path, most: int, remedy: str = "ask for a smaller one") 
             return file.read(most)
     except OSError as error:
         raise IntakeError(f"{name} cannot be read: {error.strerror}") from error
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return the bytes of a submitted notebook, or raise an IntakeError."""
+    return read_ordinary(path, MAX_BYTES, "ask for it with its outputs cleared")

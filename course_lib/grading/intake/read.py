@@ -1,118 +1,123 @@
-"""Read a submitted notebook without trusting it, and put its answers into the release notebook.
+"""Reduce a submitted notebook to its answers, and put them into the release notebook.
 
 A notebook is reduced to the kind, id, grade_id and source of its cells, and to the outputs of cells
-that are not run again. Everything else in a student's file is dropped here.
+that are not run again. Everything else in a student's file is dropped here. This module runs as a
+process of its own, which `parsing` starts and ends, because parsing hostile text may take forever.
 """
 
 import contextlib
 import functools
 import json
+import os
 import re
-import signal
 import sys
-import threading
+import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import nbformat
 from nbformat import NotebookNode
 
-from course_lib.exercises import exercises
-from course_lib.grading.cell_kinds import ANSWER, grade_id
-from course_lib.grading.intake.ordinary_files import IntakeError, read_ordinary
+from course_lib.grading.cell_kinds import ANSWER, built_on, grade_id, is_check, is_theirs, is_used
+from course_lib.grading.intake.ordinary_files import IntakeError
 from course_lib.grading.intake.rebuild import rebuild
-from course_lib.grading.intake.source_notices import source_notices
-from course_lib.grading.jobs import Job
 
-MAX_BYTES = 100_000_000
 MAX_CELLS = 5_000
 MAX_SOURCE = 5_000_000  # characters in all cells together
+MEMORY = 600_000_000  # additional bytes for one notebook
+REMEDY = "ask for the lesson's notebook with the answers"
 _KINDS = {"code": "code", "markdown": "markdown", "raw": "raw", "heading": "markdown"}
 _CHECK = re.compile(r"""\bcheck\(\s*["'](\w+)["']""")
-_SECONDS = 20  # of CPU time; an honest submission takes 0.1 s
-_MEMORY = 600_000_000  # additional bytes
 
 
-def read_submission(job: Job) -> tuple[NotebookNode, list[str]]:
-    """Return the release notebook with a student's answers, and notices for the instructor."""
-    with _limited(job.name):
-        notebook, notices = _rebuilt(job.lesson, parse_release(job.release), job.data, job.name)
-        return notebook, [*notices, *source_notices(notebook)]
+def serve() -> None:
+    """Read one notebook after the other, until the process that asks for it ends.
+
+    A request is a line of JSON, followed by the notebook. So is a reply, without a notebook.
+    """
+    asked, told = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    with open(os.devnull, "r+b") as nothing:
+        for descriptor in range(3):  # warnings about a student's text go nowhere
+            os.dup2(nothing.fileno(), descriptor)
+    largest = _size() + MEMORY // 3
+    while line := asked.readline():
+        about, started = json.loads(line), time.process_time()
+        reply: dict[str, Any] = {}
+        try:
+            _set_limits(started + about["seconds"])
+            reply = _answered(about, asked.read(about.pop("size")))
+        except IntakeError as error:
+            reply["refused"] = str(error)
+        except MemoryError:
+            reply["refused"] = str(too_large(about["name"]))
+        except Exception as error:
+            reply["failed"] = f"{type(error).__name__}: {error}"[:300]
+        reply["seconds"] = time.process_time() - started
+        told.write(json.dumps(reply).encode() + b"\n")
+        told.flush()
+        if _size() > largest:  # the next notebook gets a process with all of its memory
+            return
 
 
-def has_answers(lesson: str, release: NotebookNode, path: Path) -> bool:
-    """Return whether a notebook is readable, belongs to this lesson, and was worked on."""
-    try:
-        with _limited(path.name):
-            notebook, _ = _rebuilt(lesson, release, read_bytes(path), path.name)
-            return _answers_in(notebook) != _answers_in(release)
-    except IntakeError:
-        return False
+def too_large(name: str) -> IntakeError:
+    """Return the error about a notebook that takes too much memory."""
+    return IntakeError(f"{name} takes more than {MEMORY / 1e6:.0f} MB to read: {REMEDY}")
 
 
-def _answers_in(notebook: NotebookNode) -> list[list[str]]:
-    """Return the words of the cells that answers go into."""
+def _size() -> int:
+    """Return the bytes of this process's address space, or 0 where that is not limited."""
+    if sys.platform != "linux":
+        return 0
+    return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _set_limits(cpu: float) -> None:
+    """Limit memory and the CPU time of this process, for when nobody is left to end it."""
+    with contextlib.suppress(ImportError):  # not on Windows
+        import resource
+
+        for which, most in (
+            (resource.RLIMIT_CPU, int(cpu) + 5),
+            (resource.RLIMIT_AS, _size() + MEMORY if _size() else resource.RLIM_INFINITY),
+        ):
+            hard = resource.getrlimit(which)[1]
+            resource.setrlimit(which, (most if hard < 0 else min(most, hard), hard))
+
+
+def _answered(about: dict[str, Any], data: bytes) -> dict[str, Any]:
+    """Return the rebuilt notebook and what is found in it."""
+    release, lesson_of = parse_release(about["release"]), about["lesson_of"]
+    cells, read = parse(data, about["name"])
+    asked = {exercise for cell in cells for exercise in _CHECK.findall(cell.source)}
+    asked |= {grade_id(cell).removesuffix(ANSWER) for cell in cells}
+    found = Counter(lesson_of[exercise] for exercise in asked & lesson_of.keys())
+    if found and about["lesson"] not in found:
+        other = found.most_common(1)[0][0]
+        raise IntakeError(f"this is the notebook of {other}: ask for that of {about['lesson']}")
+    notebook, restored = rebuild(release, cells)
+    theirs = [cell.source for cell in notebook.cells if is_used(cell) and is_theirs(cell)]
+    stubs = _answers_in(release)
+    answers = _answers_in(notebook).items()
+    return {
+        "notebook": notebook,
+        "notices": [*read, *restored],
+        "built_on": built_on(theirs, map(grade_id, filter(is_check, notebook.cells))),
+        "answers": {name: text for name, text in answers if text.split() != stubs[name].split()},
+    }
+
+
+def _answers_in(notebook: NotebookNode) -> dict[str, str]:
+    """Return the sources of the cells that answers go into, by grade_id."""
     cells = (c for c in notebook.cells if c.metadata.get("nbgrader", {}).get("solution"))
-    return [cell.source.split() for cell in cells]
-
-
-def read_bytes(path: Path) -> bytes:
-    """Return the bytes of a submitted notebook, or raise an IntakeError."""
-    return read_ordinary(path, MAX_BYTES, "ask for it with its outputs cleared")
+    return {grade_id(cell): cell.source for cell in cells}
 
 
 @functools.lru_cache(maxsize=2)
 def parse_release(text: str) -> NotebookNode:
     """Parse a release notebook, once for each class."""
     return nbformat.reads(text, as_version=4)
-
-
-def _rebuilt(
-    lesson: str, release: NotebookNode, data: bytes, name: str
-) -> tuple[NotebookNode, list[str]]:
-    cells, read = parse(data, name)
-    known = exercises()
-    asked = {exercise for cell in cells for exercise in _CHECK.findall(cell.source)}
-    asked |= {grade_id(cell).removesuffix(ANSWER) for cell in cells}
-    found = Counter(known[exercise].lesson for exercise in asked & known.keys())
-    if found and lesson not in found:
-        other = found.most_common(1)[0][0]
-        raise IntakeError(f"this is the notebook of {other}: ask for that of {lesson}")
-    notebook, restored = rebuild(release, cells)
-    return notebook, [*read, *restored]
-
-
-@contextlib.contextmanager
-def _limited(name: str) -> Iterator[None]:
-    """Bound the memory and time of this process while it reads hostile text, on Linux."""
-    if sys.platform != "linux":
-        yield
-        return
-    import resource
-
-    def too_long(*_: object) -> None:
-        raise TimeoutError(f"it took more than {_SECONDS} s of CPU time")
-
-    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    most = size + _MEMORY if soft == resource.RLIM_INFINITY else min(size + _MEMORY, soft)
-    is_main = threading.current_thread() is threading.main_thread()  # only it handles signals
-    handler = signal.signal(signal.SIGVTALRM, too_long) if is_main else None
-    try:
-        resource.setrlimit(resource.RLIMIT_AS, (most, hard))
-        if is_main:
-            signal.setitimer(signal.ITIMER_VIRTUAL, _SECONDS)
-        yield
-    except (MemoryError, TimeoutError) as error:
-        why = str(error) or f"it took more than {_MEMORY / 1e6:.0f} MB of memory"
-        remedy = "ask for the lesson's notebook with the answers"
-        raise IntakeError(f"{name} could not be read ({why}): {remedy}") from None
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-        if is_main:
-            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-            signal.signal(signal.SIGVTALRM, handler)
 
 
 def parse(data: bytes, name: str = "the notebook") -> tuple[list[NotebookNode], list[str]]:
@@ -140,7 +145,7 @@ def parse(data: bytes, name: str = "the notebook") -> tuple[list[NotebookNode], 
     size = sum(len(cell.source) for cell in cells)
     if len(cells) > MAX_CELLS or size > MAX_SOURCE:
         held = f"{len(cells):,} cells with {size / 1e6:.1f} million characters"
-        raise IntakeError(f"{name} holds {held}: ask for the lesson's notebook with the answers")
+        raise IntakeError(f"{name} holds {held}: {REMEDY}")
     if len(cells) < len(raw):
         notices.append(f"{len(raw) - len(cells)} unreadable cell(s) left out")
     return cells, notices
@@ -182,3 +187,7 @@ def _reduce(item: object) -> NotebookNode | None:
         id=cell_id if isinstance(cell_id, str) else None,
         outputs=outputs if isinstance(outputs, list) else [],
     )
+
+
+if __name__ == "__main__":
+    serve()

@@ -4,25 +4,22 @@ After a guest's death, the next one runs all harmless cells again, so that one e
 points of another.
 """
 
-import ast
 import contextlib
-import functools
 import signal
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from nbformat import NotebookNode
 
-from course_lib.checks.observe.cells import bound_by, parse_cell
 from course_lib.checks.observe.codec import encode
 from course_lib.checks.observe.remote import Request
 from course_lib.exercises import find
 from course_lib.grading.cell_kinds import (
     ANSWER,
+    bound_and_used,
     grade_id,
     is_check,
     is_plain_test,
-    is_theirs,
     is_used,
 )
 from course_lib.grading.sandbox.confinement import Limits
@@ -38,12 +35,20 @@ class CannotJudge(Exception):
 
 
 class RenewableGuest:
-    """The guest of one submission, whose `cells` are rerun in each `new_guest`."""
+    """The guest of one submission, whose `cells` are rerun in each `new_guest`.
+
+    `built_on` maps the names that the student's cells bind to the exercises that they use.
+    """
 
     def __init__(
-        self, cells: Sequence[NotebookNode], new_guest: Callable[[], Guest], limits: Limits
+        self,
+        cells: Sequence[NotebookNode],
+        new_guest: Callable[[], Guest],
+        limits: Limits,
+        built_on: Mapping[str, Collection[str]],
     ) -> None:
         self.cells, self.new_guest, self.limits = cells, new_guest, limits
+        self.built_on = built_on
         # Cells that ended a guest, by index, and why (a key of `judge_checks.ENDINGS`).
         self.harmful: dict[int, str] = {}
         # Notices about cells that ended the interpreter, or asked it to exit.
@@ -59,21 +64,19 @@ class RenewableGuest:
         self._received = 0  # bytes from guests that have ended
         self._used = 0.0  # seconds, see `GuestResult.seconds`
 
-    @functools.cached_property
-    def _named(self) -> list[tuple[str, set[str]]]:
-        """Return each name that the student's cells bind, with the names that it depends on."""
-        theirs = (cell.source for cell in self.cells if is_used(cell) and is_theirs(cell))
-        return [one for source in theirs for one in _definitions(source)]
-
     def builds_on(self, names: Collection[str], sources: Iterable[str] = ()) -> list[str]:
         """Return the other exercises that some answers build on, in the notebook's order.
 
         An answer builds on an exercise if its source uses that name, directly or through other
-        names. This includes names that `sources` define.
+        names. This includes names that the course's own `sources` define.
         """
-        named = [*self._named, *(one for source in sources for one in _definitions(source))]
+        ours = [one for source in sources for one in bound_and_used(source)]
         found = set(names)
-        while new := {one for name, ones in named if name in found for one in ones} - found:
+        while True:
+            new = {name for bound, used in ours if found & {*bound} for name in used}
+            new = new.union(*(self.built_on.get(name, ()) for name in found)) - found
+            if not new:
+                break
             found |= new
         exercises = (grade_id(cell) for cell in self.cells if is_check(cell))
         return [name for name in exercises if name in found and name not in names]
@@ -258,11 +261,3 @@ class RenewableGuest:
             ran = guest.observe(encode(request), self.limits.cell_seconds)
         self._used += ran.seconds
         return ran
-
-
-def _definitions(source: str) -> Iterator[tuple[str, set[str]]]:
-    """Yield the names that a cell binds at its top level, each with those it depends on."""
-    tree = parse_cell(source)
-    for node in tree.body if tree else ():
-        named = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-        yield from ((name, named) for name in bound_by(node))

@@ -2,12 +2,13 @@
 
 import socket
 import time
+from collections.abc import Mapping
 
 from nbformat import NotebookNode
 
 from course_lib.grading.cell_kinds import check_cells, grade_id, is_used
+from course_lib.grading.intake import parsing
 from course_lib.grading.intake.ordinary_files import IntakeError
-from course_lib.grading.intake.read import read_submission
 from course_lib.grading.jobs import MAX_ATTEMPTS, Job, Result, failed
 from course_lib.grading.sandbox.confinement import Limits
 from course_lib.grading.sandbox.guests import Guest, GuestLost
@@ -45,6 +46,7 @@ class Runner:
         if lesson != self._lesson:
             channel, self.channel = self.channel, None
             self.close()
+            parsing.start()  # meanwhile
             self.guests = open_guests(self.sandbox, self.limits, lesson, channel)
             self._lesson = lesson
 
@@ -59,16 +61,16 @@ class Runner:
         for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
                 self.open(job.lesson)
-                notebook, notices = read_submission(job)
+                notebook, notices, built_on = parsing.read_submission(job)
                 result.notices = tuple(notices)
-                self._grade(job, notebook, result)
+                self._grade(job, notebook, built_on, result)
                 break
             except GuestLost as error:
                 result.log.append(f"attempt {attempt}: {error}")
                 if attempt == MAX_ATTEMPTS:
                     result.fault = self._blame(str(error))
             except (IntakeError, CannotJudge) as error:
-                result.fault, result.is_final = str(error), isinstance(error, IntakeError)
+                result.fault, result.is_final = str(error), getattr(error, "is_final", False)
                 break
             except CourseError:  # no submission can be graded here
                 raise
@@ -80,13 +82,15 @@ class Runner:
         result.seconds["cpu"] = cpu
         return result
 
-    def _grade(self, job: Job, notebook: NotebookNode, result: Result) -> None:
+    def _grade(
+        self, job: Job, notebook: NotebookNode, built_on: Mapping[str, list[str]], result: Result
+    ) -> None:
         """Grade a rebuilt notebook from its first cell."""
         for cell in check_cells(notebook):
             cell.source = job.tests.get(grade_id(cell), cell.source)
         run = "\n".join(cell.source for cell in notebook.cells if is_used(cell))
         self._imports = tuple(module for word, module in _LATE.items() if word in run)
-        guest = RenewableGuest(notebook.cells, self.guest, self.limits)
+        guest = RenewableGuest(notebook.cells, self.guest, self.limits, built_on)
         try:
             reports = grade_cells(guest, job, notebook)
         finally:
@@ -125,6 +129,7 @@ class Runner:
     def close(self) -> None:
         if self._next is not None:
             self._next.kill()
+        parsing.stop()
         if self.channel is not None:  # no job came
             self.channel.close()
             self.channel = None

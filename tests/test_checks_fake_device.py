@@ -18,6 +18,18 @@ def test_a_tensor_of_the_cpu_is_refused():
         torch.arange(4) < device.moved(LENGTHS)[:, None]  # noqa: B015
 
 
+class Marked(torch.Tensor):
+    """A subclass, which torch cannot create in a dispatch mode."""
+
+
+def test_subclasses_and_tensors_of_the_cpu_are_made_as_usual():
+    with Elsewhere() as device:
+        assert type(Marked(2, 3)) is Marked and torch.ones(2).device.type == "cpu"
+        there = device.moved(LENGTHS)
+        made = [torch.ones(3, device=NAME), LENGTHS.to(NAME), LENGTHS.to(there)]
+        assert [(there + one).tolist() for one in made] == [[2, 1, 4], [2, 0, 6], [2, 0, 6]]
+
+
 def refused_by_torch(lengths):
     if lengths.device.type == NAME:
         raise RuntimeError("Tensor on device cpu is not on the expected device meta!")

@@ -6,9 +6,11 @@ first use takes a second of imports. This runs beside the student's code and use
 library and torch.
 """
 
+import contextlib
 from typing import Any, Self
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 NAME = "meta"  # a device in every build of torch, without computations
@@ -16,16 +18,38 @@ REFUSAL = "is not on the device of the others"  # differs from torch's own messa
 _MIXING = ("_to_copy", "copy_", "index", "index_put", "index_put_")  # a GPU also allows these
 
 
-class Elsewhere(TorchDispatchMode):
-    """A context in which the device `NAME` computes, and refuses tensors on the CPU."""
+class Elsewhere(TorchFunctionMode):
+    """A context in which the device `NAME` computes, and refuses tensors on the CPU.
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # otherwise torch imports its compiler
+    Calls that have nothing to do with that device run as usual, because torch cannot create
+    instances of subclasses of `torch.Tensor`, such as `CausalBias`, in a dispatch mode.
+    """
 
     def moved(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return the tensor on that device."""
         return _Moved(tensor.detach())
+
+    def __torch_function__(self, func, types, args=(), kwargs=None) -> Any:
+        kwargs = kwargs or {}
+        with _Computing() if _is_there([args, kwargs]) else contextlib.nullcontext():
+            return func(*args, **kwargs)
+
+
+def _is_there(given: Any) -> bool:
+    """Return whether the arguments of a call contain the device or a tensor on it."""
+    if isinstance(given, dict | list | tuple):
+        return any(map(_is_there, given.values() if isinstance(given, dict) else given))
+    if isinstance(given, torch.Tensor):
+        return given.device.type == NAME
+    return isinstance(given, torch.device | str) and str(given).partition(":")[0] == NAME
+
+
+class _Computing(TorchDispatchMode):
+    """Compute with the numbers of the moved tensors."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # otherwise torch imports its compiler
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None) -> Any:
         kwargs = dict(kwargs or {})
@@ -66,7 +90,7 @@ class _Moved(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None) -> Any:
-        with Elsewhere() as mode:
+        with _Computing() as mode:
             return mode.__torch_dispatch__(func, types, args, kwargs)
 
 

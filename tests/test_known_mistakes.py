@@ -9,6 +9,7 @@ from course_lib.authoring.variants import variants
 from course_lib.checks import exercises
 from course_lib.checks.judge.in_any import in_any
 from course_lib.checks.judge.prepare import prepare
+from course_lib.checks.judge.violations import find_violations
 from course_lib.checks.observe.call import observe
 from course_lib.checks.observe.probe import Array, Built
 from course_lib.exercises import find
@@ -33,6 +34,36 @@ def test_a_known_mistake_runs_on_plain_problems(name):
         seen = [observe(mistake.model, probe, watched=False) for probe in plain_probes(name)]
         failed = [one.raised.message[:80] for one in seen if one.raised is not None]
         assert bool(failed) == mistake.fails, f"{name}/{mistake.id}: {failed}"
+
+
+# Models by their place in a row of the table that are right where scores have no axis for heads,
+# where there is no mask or only one kind, and where no gradient or only two axes are judged.
+WITHOUT_HEADS = {("query_axis_forgotten", 1), ("query_axis_forgotten", 2), ("lengths_repeated", 0)}
+ONE_MASK = {("one_mask_only", 0), ("one_mask_only", 1)}
+RIGHT = {
+    "AdditiveAttention": WITHOUT_HEADS,
+    "Lookup": WITHOUT_HEADS | ONE_MASK,
+    "numpy_attention": ONE_MASK | {("empty_row_patched", 0), ("root_of_another_size", 2)},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXERCISES)
+def test_a_known_mistake_costs_points(name):
+    probes, right = prepare(find(name), "plain"), set()
+    for mistake in find(name).mistakes:
+        for place, model in enumerate((mistake.model, *mistake.twins)):
+            fails = {
+                probe.part
+                for probe, expected in probes
+                if find_violations(find(name), probe, expected, observe(model, probe))
+            }
+            if not fails:
+                right.add((mistake.id, place))
+            elif (mistake.id, place) == ("lengths_repeated", 1):
+                # It mixes up the lengths of items, so no mask may hide that in plain problems.
+                assert "values" in fails, name
+    assert right == RIGHT.get(name, set())
 
 
 def written(name):

@@ -743,8 +743,8 @@ assert queries.grad.isnan().any(dim=-1).sum() == 1 and keys.grad.isnan().any(dim
 # - **Takes** `scores` `(..., n, m)` and two optional arguments. `valid_lens`, `(B,)` or `(B, n)`,
 #   is for scores of shape `(B, n, m)` or `(B, h, n, m)` and applies to every head. `mask` is bool
 #   and broadcastable to the scores. If both are given, a key must be allowed by both.
-# - **Returns** a softmax over the allowed keys, in the dtype of the scores. Forbidden keys get
-#   exactly 0, for any finite scores. Do not change any argument.
+# - **Returns** a softmax over the allowed keys, in the dtype of the scores, which may be float16.
+#   Forbidden keys get exactly 0, for any finite scores. Do not change any argument.
 # - Empty rows are all 0, and so is their gradient.
 #
 # **Worked example.** With `valid_lens=[2]`, the scores $(0, \ln 3, 5)$ give the weights

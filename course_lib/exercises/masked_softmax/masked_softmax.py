@@ -33,10 +33,15 @@ def _probes(rng) -> list[Probe]:
         return _problem(tensor(rng.normal(0, 1.3, shape), **options), lens, mask)
 
     square = [rng.permutation([1, 2, 4]) for _ in range(3)]
-    past, of_keys = np.tri(3, 5, 1, dtype=bool), [True, True, False, True, False]
-    late = np.eye(3, 4, 1, dtype=bool)
-    huge = [[0.5, 1.5, 1e4], [1e30, 0.2, -1.0], [0.3, -1e30, 0.1]]
+    # A mask that drops late keys would hide which item's or query's length is used.
+    others, of_keys = ~np.eye(3, 5, dtype=bool), [True, True, False, True, False]
+    huge = rng.normal(0, 1.3, (3, 3))
+    huge[[0, 1, 2], [2, 0, 1]] = 1e4, 1e30, -1e30
     allowed = [[True, True, False], [False, True, True], [True, False, True]]
+    far_apart = rng.integers(-3, 4, (1, 2, 4)) + np.array([[1000.0], [-1000.0]])
+    far_apart[..., -1] = 1400
+    lowest = -3.3e38 + 2e37 * rng.random()  # nearly the lowest float32
+    lowest_half = -32.0 * int(rng.integers(1700, 2040))  # nearly the lowest float16
     return [
         case("worked_number", **_problem(_BY_HAND, [2])).says(
             "Keys beyond an item's length must get weight 0; the others must sum to 1."
@@ -52,13 +57,13 @@ def _probes(rng) -> list[Probe]:
         ),
         case("mask_of_keys", **scored(2, 5, 5, mask=rng.permutation(of_keys)))
         .says("A (num_keys,) mask holds for every query of every item."),
-        case("lengths_and_mask", **scored(2, 3, 5, lens=[3, 4], mask=np.stack([past] * 2)))
+        case("lengths_and_mask", **scored(2, 3, 5, lens=[2, 4], mask=np.stack([others] * 2)))
         .says("With lengths and a mask, a key must be allowed by both."),
         case("heads_mask_per_item", **scored(2, 3, 4, 5, mask=_mask(rng, 2, 1, 4, 5))).says(
             "With scores (batch, heads, n, m), a mask (batch, 1, n, m) holds for every head."
         ),
         case("heads_query_lengths_and_mask",
-             **scored(2, 4, 3, 5, lens=[[3, 5, 4], [4, 3, 5]], mask=past))
+             **scored(2, 4, 3, 5, lens=[[3, 5, 4], [4, 3, 5]], mask=others))
         .says("With heads and lengths (batch, num_queries), a key must still be allowed by both."),
         edge("as_many_items_as_heads", **scored(3, 3, 3, 4, lens=rng.permutation([1, 2, 3]))).says(
             "Lengths (batch,) belong to items, even if there are as many heads and queries."
@@ -69,7 +74,7 @@ def _probes(rng) -> list[Probe]:
         edge("float32", **scored(2, 3, 4, lens=[[2, 0, 3], [1, 4, 0]]), **FLOAT32).says(
             "Float32 scores must give float32 weights, with and without an empty row."
         ),
-        edge("between_other_calls", **scored(2, 3, 4, lens=[2, 3], mask=~late), **BETWEEN)
+        edge("between_other_calls", **scored(2, 3, 4, lens=[2, 3], mask=others[:, :4]), **BETWEEN)
         .says("Each call is independent: other calls with the same shapes must change nothing."),
         edge("empty_row", **scored(2, 3, mask=_EMPTY)).says(
             "A query that may attend to nothing must get weights of 0."
@@ -79,11 +84,16 @@ def _probes(rng) -> list[Probe]:
         edge("every_length_zero", **scored(2, 2, 3, lens=[0, 0])).says(
             "If all lengths are 0, no key is left and every weight must be 0."
         ),
-        edge("very_negative_scores", **_problem([[[-2e15, -2e15, -2e15]]], [1])).says(
-            "Scores may themselves be very negative: a key filled with -1e9 or -1e12 must not win."
+        edge("very_negative_scores", **_problem(np.full((1, 1, 3), lowest), [2])).says(
+            "Scores may themselves be very negative, such as -3e38: no number that you fill in for "
+            "a dropped key may be above them."
         ),
-        edge("large_scores", **_problem([[[1000.0, 1002.0, 1001.0, 1400.0]]], [3])).says(
-            "Large scores must not overflow."
+        edge("very_negative_float16", **_problem(np.full((1, 1, 3), lowest_half), [2]),
+             dtype="float16", tolerance=1e-3)
+        .says("In float16, too, no number that you fill in may be above a score, such as -6e4."),
+        edge("large_scores", **_problem(far_apart, [3])).says(
+            "Scores may be large, and those of one row far below those of another: no exponential "
+            "may overflow, and those of a row must not all underflow."
         ),
         edge("huge_forbidden_scores", **_problem(huge, None, allowed)).says(
             "A forbidden score may be any number, such as 1e4 or 1e30: the allowed keys must "

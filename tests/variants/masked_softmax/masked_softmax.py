@@ -206,3 +206,29 @@ def heads_folded_into_the_batch(scores, valid_lens=None, mask=None):
         mask = real.view(scores.shape) & (mask if mask is not None else True)
         valid_lens = None
     return finfo_then_zero(scores, valid_lens, mask)
+
+
+def zeroed_after(low):
+    """Fill with a finite number, and set the weights of dropped keys to 0 afterwards."""
+    return by_what_is_kept(lambda s, keep: filled(s, keep, low).softmax(-1) * keep)
+
+
+zeroed_after_9e15 = wrong("finite_fill")(zeroed_after(-9e15))
+zeroed_after_3e38 = wrong("finite_fill")(zeroed_after(-3e38))
+
+
+@wrong("unstable")
+@by_what_is_kept
+def largest_of_the_whole_batch(scores, keep):
+    e = torch.where(keep, (scores - filled(scores, keep).max()).exp(), 0.0)
+    total = e.sum(-1, keepdim=True)
+    return e / torch.where(keep.any(-1, keepdim=True), total, 1.0)
+
+
+@wrong("lengths_repeated")
+def lengths_repeated_for_rows(scores, valid_lens=None, mask=None):
+    if valid_lens is not None:
+        rows = valid_lens.reshape(-1).repeat(scores.shape[:-1].numel() // valid_lens.numel())
+        real = torch.arange(scores.shape[-1]) < rows[:, None]
+        mask = real.view(scores.shape) & (mask if mask is not None else True)
+    return finfo_then_zero(scores, None, mask)

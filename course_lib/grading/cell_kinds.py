@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from nbformat import NotebookNode
 
@@ -16,36 +16,6 @@ def definitions(source: str) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef
     """Return the functions and classes that a cell defines at its top level."""
     tree = parse_cell(source)
     return {one.name: one for one in tree.body if isinstance(one, DEFINITIONS)} if tree else {}
-
-
-def bound_and_used(source: str) -> Iterator[tuple[list[str], set[str]]]:
-    """Yield the names that each top-level statement of a cell binds, and those that it uses."""
-    tree = parse_cell(source)
-    for node in tree.body if tree else ():
-        yield [*bound_by(node)], {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-
-
-def built_on(sources: Iterable[str], exercises: Iterable[str]) -> dict[str, list[str]]:
-    """Map each name that cells bind to the exercises that it uses, directly or indirectly.
-
-    The time grows linearly with the cells, whatever they define.
-    """
-    statements = [one for source in sources for one in bound_and_used(source)]
-    binding: dict[str, list[list[str]]] = {}  # for each name, what the statements that use it bind
-    for bound, used in statements:
-        for name in used:
-            binding.setdefault(name, []).append(bound)
-    found: dict[str, list[str]] = {}
-    for exercise in exercises:
-        seen, pending = set(), [exercise]
-        while pending:
-            for bound in binding.get(pending.pop(), ()):
-                new = set(bound) - seen
-                seen |= new
-                pending += new
-        for name in seen:
-            found.setdefault(name, []).append(exercise)
-    return found
 
 
 def grade_id(cell: Mapping) -> str:
@@ -82,3 +52,28 @@ def is_used(cell: Mapping) -> bool:
 def check_cells(notebook: NotebookNode) -> list[NotebookNode]:
     """Return the cells of a notebook that are graded by machine, in its order."""
     return [cell for cell in notebook["cells"] if is_check(cell)]
+
+
+def names_used(source: str) -> Iterator[tuple[str, set[str]]]:
+    """Yield the names that a cell binds at its top level, each with those it depends on."""
+    tree = parse_cell(source)
+    for node in tree.body if tree else ():
+        named = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+        yield from ((name, named) for name in bound_by(node))
+
+
+def builds_on(cells: Sequence[Mapping]) -> dict[str, list[str]]:
+    """Map each exercise of a notebook to the others that its answer builds on.
+
+    An answer builds on an exercise if its source uses that name, directly or through other names.
+    """
+    theirs = [cell["source"] for cell in cells if is_used(cell) and is_theirs(cell)]
+    named = [one for source in theirs for one in names_used(source)]
+    exercises = [grade_id(cell) for cell in cells if is_check(cell)]
+    built_on = {}
+    for exercise in exercises:
+        found = {exercise}
+        while new := {one for name, ones in named if name in found for one in ones} - found:
+            found |= new
+        built_on[exercise] = [name for name in exercises if name in found and name != exercise]
+    return built_on

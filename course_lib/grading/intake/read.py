@@ -2,109 +2,56 @@
 
 A notebook is reduced to the kind, id, grade_id and source of its cells, and to the outputs of cells
 that are not run again. Everything else in a student's file is dropped here. This module runs as a
-process of its own, which `parsing` starts and ends, because parsing hostile text may take forever.
+process of its own, because parsing hostile text may take forever (see `parsing`).
 """
 
-import contextlib
 import functools
 import json
-import os
 import re
-import sys
-import time
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import nbformat
 from nbformat import NotebookNode
 
-from course_lib.grading.cell_kinds import ANSWER, built_on, grade_id, is_check, is_theirs, is_used
+from course_lib.grading.cell_kinds import ANSWER, builds_on, grade_id
 from course_lib.grading.intake.ordinary_files import IntakeError
 from course_lib.grading.intake.rebuild import rebuild
+from course_lib.workspace.limited import serve
 
 MAX_CELLS = 5_000
 MAX_SOURCE = 5_000_000  # characters in all cells together
-MEMORY = 600_000_000  # additional bytes for one notebook
-REMEDY = "ask for the lesson's notebook with the answers"
 _KINDS = {"code": "code", "markdown": "markdown", "raw": "raw", "heading": "markdown"}
 _CHECK = re.compile(r"""\bcheck\(\s*["'](\w+)["']""")
 
 
-def serve() -> None:
-    """Read one notebook after the other, until the process that asks for it ends.
-
-    A request is a line of JSON, followed by the notebook. So is a reply, without a notebook.
-    """
-    asked, told = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    with open(os.devnull, "r+b") as nothing:
-        for descriptor in range(3):  # warnings about a student's text go nowhere
-            os.dup2(nothing.fileno(), descriptor)
-    largest = _size() + MEMORY // 3
-    while line := asked.readline():
-        about, started = json.loads(line), time.process_time()
-        reply: dict[str, Any] = {}
-        try:
-            _set_limits(started + about["seconds"])
-            reply = _answered(about, asked.read(about.pop("size")))
-        except IntakeError as error:
-            reply["refused"] = str(error)
-        except MemoryError:
-            reply["refused"] = str(too_large(about["name"]))
-        except Exception as error:
-            reply["failed"] = f"{type(error).__name__}: {error}"[:300]
-        reply["seconds"] = time.process_time() - started
-        told.write(json.dumps(reply).encode() + b"\n")
-        told.flush()
-        if _size() > largest:  # the next notebook gets a process with all of its memory
-            return
+def answer(about: dict[str, Any], data: bytes) -> dict[str, Any]:
+    """Return the rebuilt notebook and what is found in it, or why it is refused."""
+    try:
+        return _found(data, **about)
+    except IntakeError as error:
+        return {"refused": str(error)}
 
 
-def too_large(name: str) -> IntakeError:
-    """Return the error about a notebook that takes too much memory."""
-    return IntakeError(f"{name} takes more than {MEMORY / 1e6:.0f} MB to read: {REMEDY}")
-
-
-def _size() -> int:
-    """Return the bytes of this process's address space, or 0 where that is not limited."""
-    if sys.platform != "linux":
-        return 0
-    return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def _set_limits(cpu: float) -> None:
-    """Limit memory and the CPU time of this process, for when nobody is left to end it."""
-    with contextlib.suppress(ImportError):  # not on Windows
-        import resource
-
-        for which, most in (
-            (resource.RLIMIT_CPU, int(cpu) + 5),
-            (resource.RLIMIT_AS, _size() + MEMORY if _size() else resource.RLIM_INFINITY),
-        ):
-            hard = resource.getrlimit(which)[1]
-            resource.setrlimit(which, (most if hard < 0 else min(most, hard), hard))
-
-
-def _answered(about: dict[str, Any], data: bytes) -> dict[str, Any]:
-    """Return the rebuilt notebook and what is found in it."""
-    release, lesson_of = parse_release(about["release"]), about["lesson_of"]
-    cells, read = parse(data, about["name"])
+def _found(
+    data: bytes, name: str, lesson: str, release: str, lesson_of: dict[str, str]
+) -> dict[str, Any]:
+    released = parse_release(release)
+    cells, read = parse(data, name)
     asked = {exercise for cell in cells for exercise in _CHECK.findall(cell.source)}
     asked |= {grade_id(cell).removesuffix(ANSWER) for cell in cells}
     found = Counter(lesson_of[exercise] for exercise in asked & lesson_of.keys())
-    if found and about["lesson"] not in found:
+    if found and lesson not in found:
         other = found.most_common(1)[0][0]
-        raise IntakeError(f"this is the notebook of {other}: ask for that of {about['lesson']}")
-    notebook, restored = rebuild(release, cells)
-    theirs = [cell.source for cell in notebook.cells if is_used(cell) and is_theirs(cell)]
-    stubs = _answers_in(release)
-    answers = _answers_in(notebook).items()
+        raise IntakeError(f"this is the notebook of {other}: ask for that of {lesson}")
+    notebook, restored = rebuild(released, cells)
+    stubs, answers = _answers_in(released), _answers_in(notebook).items()
     return {
         "notebook": notebook,
         "notices": [*read, *restored],
-        "built_on": built_on(theirs, map(grade_id, filter(is_check, notebook.cells))),
-        "answers": {name: text for name, text in answers if text.split() != stubs[name].split()},
+        "builds_on": builds_on(notebook.cells),
+        "answers": {at: text for at, text in answers if text.split() != stubs[at].split()},
     }
 
 
@@ -145,7 +92,7 @@ def parse(data: bytes, name: str = "the notebook") -> tuple[list[NotebookNode], 
     size = sum(len(cell.source) for cell in cells)
     if len(cells) > MAX_CELLS or size > MAX_SOURCE:
         held = f"{len(cells):,} cells with {size / 1e6:.1f} million characters"
-        raise IntakeError(f"{name} holds {held}: {REMEDY}")
+        raise IntakeError(f"{name} holds {held}: ask for the lesson's notebook with the answers")
     if len(cells) < len(raw):
         notices.append(f"{len(raw) - len(cells)} unreadable cell(s) left out")
     return cells, notices
@@ -190,4 +137,4 @@ def _reduce(item: object) -> NotebookNode | None:
 
 
 if __name__ == "__main__":
-    serve()
+    serve(answer)

@@ -16,11 +16,11 @@ from course_lib.checks.observe.remote import Request
 from course_lib.exercises import find
 from course_lib.grading.cell_kinds import (
     ANSWER,
-    bound_and_used,
     grade_id,
     is_check,
     is_plain_test,
     is_used,
+    names_used,
 )
 from course_lib.grading.sandbox.confinement import Limits
 from course_lib.grading.sandbox.guests import Guest, GuestLost, GuestResult
@@ -37,7 +37,7 @@ class CannotJudge(Exception):
 class RenewableGuest:
     """The guest of one submission, whose `cells` are rerun in each `new_guest`.
 
-    `built_on` maps the names that the student's cells bind to the exercises that they use.
+    `builds_on` maps each exercise to the others that the student's answer builds on.
     """
 
     def __init__(
@@ -45,10 +45,10 @@ class RenewableGuest:
         cells: Sequence[NotebookNode],
         new_guest: Callable[[], Guest],
         limits: Limits,
-        built_on: Mapping[str, Collection[str]],
+        builds_on: Mapping[str, Collection[str]],
     ) -> None:
         self.cells, self.new_guest, self.limits = cells, new_guest, limits
-        self.built_on = built_on
+        self._builds_on = builds_on
         # Cells that ended a guest, by index, and why (a key of `judge_checks.ENDINGS`).
         self.harmful: dict[int, str] = {}
         # Notices about cells that ended the interpreter, or asked it to exit.
@@ -67,16 +67,11 @@ class RenewableGuest:
     def builds_on(self, names: Collection[str], sources: Iterable[str] = ()) -> list[str]:
         """Return the other exercises that some answers build on, in the notebook's order.
 
-        An answer builds on an exercise if its source uses that name, directly or through other
-        names. This includes names that the course's own `sources` define.
+        The course's own `sources` are answers, too.
         """
-        ours = [one for source in sources for one in bound_and_used(source)]
+        named = [*self._builds_on.items(), *(one for text in sources for one in names_used(text))]
         found = set(names)
-        while True:
-            new = {name for bound, used in ours if found & {*bound} for name in used}
-            new = new.union(*(self.built_on.get(name, ()) for name in found)) - found
-            if not new:
-                break
+        while new := {one for name, ones in named if name in found for one in ones} - found:
             found |= new
         exercises = (grade_id(cell) for cell in self.cells if is_check(cell))
         return [name for name in exercises if name in found and name not in names]

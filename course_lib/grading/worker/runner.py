@@ -2,9 +2,6 @@
 
 import socket
 import time
-from collections.abc import Mapping
-
-from nbformat import NotebookNode
 
 from course_lib.grading.cell_kinds import check_cells, grade_id, is_used
 from course_lib.grading.intake import parsing
@@ -61,9 +58,7 @@ class Runner:
         for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
                 self.open(job.lesson)
-                notebook, notices, built_on = parsing.read_submission(job)
-                result.notices = tuple(notices)
-                self._grade(job, notebook, built_on, result)
+                self._grade(job, parsing.read_submission(job), result)
                 break
             except GuestLost as error:
                 result.log.append(f"attempt {attempt}: {error}")
@@ -82,15 +77,15 @@ class Runner:
         result.seconds["cpu"] = cpu
         return result
 
-    def _grade(
-        self, job: Job, notebook: NotebookNode, built_on: Mapping[str, list[str]], result: Result
-    ) -> None:
+    def _grade(self, job: Job, read: parsing.Read, result: Result) -> None:
         """Grade a rebuilt notebook from its first cell."""
+        notebook, notices, builds_on = read
+        result.notices = tuple(notices)
         for cell in check_cells(notebook):
             cell.source = job.tests.get(grade_id(cell), cell.source)
         run = "\n".join(cell.source for cell in notebook.cells if is_used(cell))
         self._imports = tuple(module for word, module in _LATE.items() if word in run)
-        guest = RenewableGuest(notebook.cells, self.guest, self.limits, built_on)
+        guest = RenewableGuest(notebook.cells, self.guest, self.limits, builds_on)
         try:
             reports = grade_cells(guest, job, notebook)
         finally:

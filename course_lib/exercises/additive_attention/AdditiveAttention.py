@@ -91,9 +91,9 @@ def _edges(rng) -> list[Probe]:
     equal_keys["keys"].data[:] = equal_keys["keys"].data[:, :1]
     made = {"scenario": "made_with_device_and_dtype"}
     bounded = {
-        "state": {name: np.array([[1.0 if name[0] == "W" else -1e10]]) for name in one["state"]},
+        "state": {name: np.array([[1.0 if name[0] == "W" else -3.2e38]]) for name in one["state"]},
         "queries": [[[0.0], [0.0]]],
-        "keys": [[[9.0], [0.5], [-9.0]]],
+        "keys": [[[9.0], [9.0], [-9.0]]],
     }
     return [
         edge("device_and_dtype", **problem(1, 2, 3, 2, 3, 4, 5), **made).says(
@@ -106,6 +106,9 @@ def _edges(rng) -> list[Probe]:
         edge("float32", **problem(2, 3, 4, 5, 6, 8, 7, [2, 4]), **FLOAT32).says(
             "A float32 module must give float32 outputs."
         ),
+        edge("as_many_items_as_queries", **problem(3, 3, 4, 5, 6, 8, 7, [1, 4, 2])).says(
+            "Lengths (batch,) belong to items, even if there are as many queries."
+        ),
         edge("empty_row", **equal_keys).says(
             "A query that may attend to nothing must get an output of 0, and equal keys that are "
             "allowed must get equal weights."
@@ -116,8 +119,8 @@ def _edges(rng) -> list[Probe]:
         edge("large_sums", **problem(1, 2, 3, 1, 1, 1, 1) | {"queries": [[[1e3], [-1e3]]]}).says(  # pyright: ignore[reportArgumentType] - a row has no `args`
             "The tanh of a large sum is 1 or -1, and no step may overflow."
         ),
-        *largest_padding(with_mask=True, **one),
-        far_above(**one | bounded, by_name={"mask": FAR})[-1],
+        *largest_padding(rng, with_mask=True, **one),
+        far_above(rng, **one | bounded, by_name={"mask": FAR})[-1],
     ]
 
 

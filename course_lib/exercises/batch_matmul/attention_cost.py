@@ -22,6 +22,9 @@ def _probes(rng) -> list[Probe]:
     def drawn(low, high) -> Given:
         return _named(*rng.permutation(np.arange(low, high))[:5])
 
+    # The counts of the long sequences are odd multiples of numbers that a float cannot hold.
+    long = [7, *(2 * rng.integers(1000, size=2) + [10_000_019, 50_000_021]), 130, 61]
+    few = rng.integers(2, 10, 4).tolist()
     small = drawn(2, 9) | {"batch": 1, "bytes_per_element": 4}
     return [
         case("worked", **_named(1, 2, 3, 4, 5), **_EXACT).says(
@@ -34,13 +37,13 @@ def _probes(rng) -> list[Probe]:
         case("half_precision", **drawn(3, 30) | {"batch": 1}, bytes_per_element=2, **_EXACT).says(
             "`bytes_per_element` must change the memory and nothing else."
         ),
-        edge(
-            "very_long", **_named(7, 10_000_019, 50_000_021, 130, 61), compare="whole", **_EXACT
-        ).says("Long sequences must be counted exactly, to the last operation."),
-        edge("beyond_int64", **_named(2, 3, 2**62, 5, 2), **_EXACT).says(
+        edge("very_long", **_named(*long), compare="whole", **_EXACT).says(
+            "Long sequences must be counted exactly, to the last operation."
+        ),
+        edge("beyond_int64", **_named(*few[:2], 2**62, *few[2:]), **_EXACT).says(
             "Counts may exceed the largest int64, where NumPy's integers overflow."
         ),
-        edge("empty", **_named(2, 3, 4, 5, 0), **_EXACT).says(
+        edge("empty", **_named(*few, 0), **_EXACT).says(
             "A size may be 0: without features in the values, the second product is free."
         ),
         edge("whole_numbers", **small, compare="whole", **_EXACT).says(

@@ -73,11 +73,11 @@ def _causal_probes(rng) -> list[Probe]:
     ]  # fmt: skip
 
 
-def _padded_with(size) -> Given:
-    """Return a problem in which padding's scores and values in head 0 are as large as `size`."""
-    x = [[[-1.0, 2.0], [1.0, -1.0], [1.0, size]]]
+def _padded_with(size, real=((-1.0, 2.0), (1.0, -1.0)), of_values=1) -> Given:
+    """Return a problem in which head 0 compares features 0 and 1, with `size` in the padding."""
+    x = [[*real, (1.0, size)]]
     projected = np.zeros((6, 2))
-    projected[[0, 2, 4], [0, 1, 1]] = 1.0
+    projected[[0, 2, 4], [0, 1, of_values]] = 1.0
     return {
         "construct": {"embed_dim": 2, "num_heads": 2},
         "state": {"W_qkv.weight": projected, "W_o.weight": np.eye(2)},
@@ -95,6 +95,9 @@ def _causal_edges(rng) -> list[Probe]:
         Probe("empty", "An item of length 0 must get zeros.", "edges",
               **causal_problem(rng, 3, 4, 5, 1, [0, 4, 2])),
         *at_the_largest(_padded_with),
+        Probe("very_negative_scores", "The score of a masked key may be far above those of the "
+              "allowed keys, which must get the weights they would have without it.", "edges",
+              **_padded_with(1.0, [(1.0, -3.2e38)] * 2, of_values=0)),
         Probe("device_and_dtype", "`device=` and `dtype=` must set the device and the dtype of the "
               "weights. Pass both on to each layer.", "edges",
               scenario="made_with_device_and_dtype",

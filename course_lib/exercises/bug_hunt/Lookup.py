@@ -11,7 +11,7 @@ from course_lib.checks.observe.lessons.broken_modules import BrokenLookup
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.mistakes import Row, known
 from course_lib.exercises._attention.modules import AttentionModule
-from course_lib.exercises._attention.padding import largest_padding
+from course_lib.exercises._attention.padding import far_above, largest_padding
 from course_lib.exercises._attention.properties import WEIGHTS
 from course_lib.exercises._attention.steps import NO_STEP
 from course_lib.exercises._builders import INDEPENDENT, Given, mistake
@@ -98,13 +98,17 @@ def _lookup_edges(rng) -> list[Probe]:
     empty = _lookup_problem(rng, 3, 2, 5, (4, 4, 4), 7, [0, 3, 5])
     back = _lookup_problem(rng, 1, 2, 3, (3, 3, 3), 2, [2], requires_grad=True)
     back_empty = _lookup_problem(rng, 2, 1, 3, (3, 3, 3), 1, [0, 2], requires_grad=True)
+    one: Given = {
+        "valid_lens": [2],
+        "construct": {"query_size": 1, "key_size": 1, "num_hiddens": 1},
+        "state": {"W_q.weight": np.eye(1), "W_k.weight": np.eye(1)},
+        "attributes": ("attention_weights",),
+    }
     return [
-        *largest_padding(
-            valid_lens=[2],
-            construct={"query_size": 1, "key_size": 1, "num_hiddens": 1},
-            state={"W_q.weight": np.eye(1), "W_k.weight": np.eye(1)},
-            attributes=("attention_weights",),
-        ),
+        *largest_padding(rng, **one),
+        *far_above(rng, **one),
+        Probe("as_many_items_as_queries", "Lengths belong to items, even if there are as many "
+              "queries.", "edges", **_lookup_problem(rng, 3, 3, 5, (4, 6, 7), 2, [1, 5, 3])),
         Probe("empty", "An item without a real key must get zeros.", "edges", **empty),
         Probe("device_and_dtype", "`device=` and `dtype=` must set the device and the dtype of the "
               "weights. Pass both on to each layer.", "edges",

@@ -24,7 +24,7 @@ def _problem(rng, count, bandwidth, spread=3.0, **options) -> Given:
 def _probes(rng) -> list[Probe]:
     problem = functools.partial(_problem, rng)
     twins = (normal(rng, 4) + np.array([1.5, 4.0, -1.0, 7.0]))[[0, 1, 2, 1, 1, 3]]
-    far = problem(4, 1.0) | {"inputs": tensor(np.array([-1.0, 5.4, 0.3, 0.0]))}
+    far = problem(4, 1.0) | {"inputs": tensor(np.array([-1.0, 6.2, 0.3, 0.0]))}
     free = _problem(rng, 5, 1.0, requires_grad=True)
     alone: Given = {"scenario": "with_a_graph", "grad_outputs": np.ones(1)}
     learned = _problem(rng, 6, tensor(np.array(1.3), requires_grad=True))
@@ -44,7 +44,7 @@ def _probes(rng) -> list[Probe]:
             "counts, and so does a point with the same target."
         ),
         edge("far_from_the_others", **far).says(
-            "A point five bandwidths away from its neighbors must still be predicted by them."
+            "A point nearly six bandwidths away from its neighbors must still be predicted by them."
         ),
         edge("float32", **far, **FLOAT32).says(
             "In float32, too, a point far from the others must be predicted by them."
@@ -140,7 +140,7 @@ EXERCISE = Exercise(
         mistake(
             "small_number_added",
             _with_more(1e-12),
-            twins=tuple(_with_more(more) for more in (1e-6, 1e-8, 1e-9, 1e-10, 1e-15)),
+            twins=tuple(_with_more(more) for more in (1e-6, 1e-8, 1e-9, 1e-10)),
         ).says(
             "You add a small number to the sum of the kernels, so the prediction shrinks toward 0 "
             "where that sum is small, too.",

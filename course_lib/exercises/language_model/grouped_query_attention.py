@@ -10,6 +10,7 @@ from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.mistakes import Row, known
 from course_lib.exercises._attention.modules import Attention
+from course_lib.exercises._attention.padding import FAR, far_above
 from course_lib.exercises._builders import BETWEEN, FLOAT32, STRIDED, Case, Given, case
 
 _GROUPS = "Head i must use the keys and values of group i // (h / g)."
@@ -101,6 +102,10 @@ def _edges(rng) -> list[Probe]:
         ),
         _edge("garbage", garbage, [3, 2], [[True, True, False, True, True]] * 3).says(
             "Masked keys and values must have no effect if they are finite."
+        ),
+        *far_above(rng, lambda data: tensor([data]), by_name={"mask": FAR}),
+        _edge("as_many_items_as_queries", drawn(3, 4, 2, 3, 5, 6, 1), [1, 5, 3]).says(
+            "Lengths (batch,) belong to items, even if there are as many queries."
         ),
         _edge("large_scores", large).says("Large scores must not overflow."),
         _edge("float32", drawn(2, 4, 2, 3, 5, 6, 7), [4, 2], **FLOAT32).says(

@@ -10,25 +10,33 @@ from course_lib.exercises._builders import case, edge, mistake
 
 
 def _causal_mask_probes(rng) -> list[Probe]:
+    few, many = rng.integers([2, 10], [9, 26]).tolist()
+    fewer, more = rng.integers([2, 7], [6, 13]).tolist()
+    square, keys, rows = rng.integers(3, 31, 3).tolist()
+    aligned = (
+        "With more keys than queries the last query is aligned with the last key, so every query "
+        "also sees the earlier keys."
+    )
     return [
-        case("square", num_queries=3).says(
+        case("square", num_queries=square).says(
             "In a square mask, query i sees keys 0 to i: itself and what came before."
         ),
-        case("worked_number", num_queries=2, num_keys=3).says(
-            "With more keys than queries the last query is aligned with the last key, so every "
-            "query also sees the earlier keys."
-        ),
-        edge("more_queries", num_queries=4, by_name={"num_keys": 2}).says(
+        case("worked_number", num_queries=2, num_keys=3).says(aligned),
+        case("more_keys", num_queries=few, num_keys=many).says(aligned),
+        edge("more_queries", num_queries=more, by_name={"num_keys": fewer}).says(
             "With more queries than keys the first n - m queries see nothing at all."
         ),
-        edge("one_query", num_queries=1, by_name={"num_keys": 5}).says(
+        edge("one_query", num_queries=1, by_name={"num_keys": keys}).says(
             "A single query, as in decoding, is the last one: it sees every key."
         ),
-        edge("no_keys", num_queries=2, by_name={"num_keys": 0}).says(
+        edge("no_keys", num_queries=rows, by_name={"num_keys": 0}).says(
             "`num_keys=0` asks for a mask without columns; only None means as many keys as queries."
         ),
         edge(
-            "another_device", num_queries=2, by_name={"num_keys": 3}, scenario="with_a_device"
+            "another_device",
+            num_queries=fewer,
+            by_name={"num_keys": more},
+            scenario="with_a_device",
         ).says("`device=` must set the device of the mask, as in `torch.ones`."),
     ]
 

@@ -14,6 +14,7 @@ def _probes(rng) -> list[Probe]:
         return array(rng.normal(0, 1.3, shape), **options)
 
     rows = array(rng.normal(0, 1.3, (3, 4)) + np.array([[0.0], [900.0], [-900.0]]))
+    far_above = rng.integers([[-9, 1500]], [[9, 3000]]).astype(float)
     return [
         case("worked_number", scores=array([[0.0, np.log(3)]])).says(
             "The weights of a row are proportional to exp(score) and sum to 1."
@@ -27,7 +28,7 @@ def _probes(rng) -> list[Probe]:
         case("float32", scores=array(rng.normal(0, 1.3, (3, 4)).astype(np.float32))).says(
             "Float32 scores must give float32 weights."
         ),
-        edge("one_far_above", scores=array([[0.0, 2000.0]])).says(
+        edge("one_far_above", scores=array(far_above)).says(
             "One score far above the others of its row must not overflow either: subtract the "
             "row's maximum, not its mean or its first score."
         ),

@@ -76,7 +76,7 @@ def _edges(rng) -> list[Probe]:
         edge("applied_twice", "Each call must remember its own tensors, even if two calls come "
                               "before `backward`.", draw(3, 5, 2, 2), 2,
              scenario="apply_function_twice"),
-        *largest_padding(mask=[[True, True, False]], block_size=2, scenario="apply_function"),
+        *largest_padding(rng, mask=[[True, True, False]], block_size=2, scenario="apply_function"),
         edge("float32", "Float32 inputs must give float32 results.", draw(2, 5, 3, 2), 2,
              dtype="float32", tolerance=1e-4),
     ]  # fmt: skip

@@ -65,7 +65,7 @@ def _edges(rng) -> list[Probe]:
         edge("one_column", "A mask (n, 1) with one column stands for all keys, in every block.",
              problem(rng, 3, 7, 2, 3), 3, np.array([[True], [False], [True]])),
         edge("far_below_zero", "Scores of -1e6 are scores like any others.", far_from_zero, 3),
-        *largest_padding(mask=[[True, True, False]], block_size=2),
+        *largest_padding(rng, mask=[[True, True, False]], block_size=2),
         edge("large_scores", "Large scores must not overflow.", large, 2),
         edge("float32", "Float32 inputs must give float32 results.", problem(rng, 3, 7, 4, 2), 3,
              dtype="float32", tolerance=1e-4),

@@ -157,8 +157,8 @@ def _edges(rng, probe) -> list[Probe]:
              inputs={"queries": rng.normal(0, 1, (2, 60, embed_dim)), "keys": rng.normal(0, 1, (2,
              10, embed_dim)), "values": dropout_values(rng, 2, 10, num_heads=2)},
              state=_passing_through(rng, embed_dim), compare="dropout_on_weights"),
-        *largest_padding(with_mask=True, **single),
-        *far_above(**single, by_name={"mask": FAR}),
+        *largest_padding(rng, with_mask=True, **single),
+        *far_above(rng, **single, by_name={"mask": FAR}),
     ]  # fmt: skip
 
 

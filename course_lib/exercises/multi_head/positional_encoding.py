@@ -18,11 +18,15 @@ def _encoding_probes(rng) -> list[Probe]:
     columns = "Column 2i must hold sin(p / 10000^(2i/D)), column 2i + 1 the cosine of the same."
     return [
         probe("worked_number", 2, 3).says(columns),
-        probe("longer", rng.integers(20, 30), 6).says(columns),
-        probe("odd", 7, 5, part="edges").says("An odd size ends with a sine."),
-        probe("one_column", 5, 1, part="edges").says("One column holds the sine of the position."),
+        probe("longer", rng.integers(20, 60), 2 * rng.integers(3, 7)).says(columns),
+        probe("odd", rng.integers(6, 20), 3 + 2 * rng.integers(1, 4), part="edges").says(
+            "An odd size ends with a sine."
+        ),
+        probe("one_column", rng.integers(3, 20), 1, part="edges").says(
+            "One column holds the sine of the position."
+        ),
         probe(  # float32 rounds angles of 1200 to about 1e-4
-            "many_positions", 1200, 8, part="edges", tolerance=5e-3
+            "many_positions", rng.integers(1100, 1300), 8, part="edges", tolerance=5e-3
         ).says("Any number of positions must work."),
     ]
 

@@ -17,13 +17,15 @@ _SHIFTS = (
 
 
 def _probes(rng) -> list[Probe]:
-    back = -int(rng.integers(2, 9))
+    further, back, far = rng.integers([3, -60, 1100], [60, -1, 1300]).tolist()
     return [
         case("worked_number", offset=1, embed_dim=2).says(_SHIFTS),
-        case("further", offset=int(rng.integers(3, 9)), embed_dim=8).says(_SHIFTS),
+        case("further", offset=further, embed_dim=2 * int(rng.integers(3, 15))).says(_SHIFTS),
         edge("back", offset=back, embed_dim=2).says("A negative offset must go back."),
-        edge("not_at_all", offset=0, embed_dim=4).says("An offset of 0 must change nothing."),
-        edge("far", offset=1200, embed_dim=4, tolerance=5e-3).says("Any offset must work."),
+        edge("not_at_all", offset=0, embed_dim=2 * int(rng.integers(2, 30))).says(
+            "An offset of 0 must change nothing."
+        ),
+        edge("far", offset=far, embed_dim=4, tolerance=5e-3).says("Any offset must work."),
     ]
 
 

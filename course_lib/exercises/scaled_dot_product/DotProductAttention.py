@@ -17,6 +17,7 @@ from course_lib.exercises.scaled_dot_product._problems import (
     EMPTY,
     MASK,
     PER_QUERY,
+    SECOND_ROW_EMPTY,
     problem_of,
     random_mask,
 )
@@ -24,7 +25,10 @@ from course_lib.exercises.scaled_dot_product.scaled_dot_product_attention import
 from course_lib.reference import scaled_dot_product as oracle
 
 _EVAL = "In eval mode nothing may be dropped, whatever `dropout` is."
-_GRADIENT = "The gradients of queries, keys and values must match the formula."
+_GRADIENT = (
+    "The gradients of queries, keys and values must match the formula, also where a query may "
+    "attend to no key."
+)
 
 
 def _module(dropout=0.0) -> Given:
@@ -85,17 +89,18 @@ def _edges(rng) -> list[Probe]:
             **_module(0.1),
             scenario="after_a_call_with_lengths",
         ).says(INDEPENDENT),
-        *largest_padding(with_mask=True, construct={}, attributes=(KEPT,)),
-        *far_above(construct={}, attributes=(KEPT,), by_name={"mask": FAR}),
+        *largest_padding(rng, with_mask=True, construct={}, attributes=(KEPT,)),
+        *far_above(rng, construct={}, attributes=(KEPT,), by_name={"mask": FAR}),
     ]
 
 
 def _gradients(rng) -> list[Probe]:
     given = problem_of(rng, (1,), 2, 3, 2, 2, requires_grad=True)
     given |= {"grad_outputs": rng.normal(size=(1, 2, 2))}
+    empty = given | {"by_name": {"mask": SECOND_ROW_EMPTY}}
     return [
         case("gradient", **given, valid_lens=[2], **_module(0.5)).says(_GRADIENT),
-        case("gradient_in_train_mode", **given, **_module(), training=True).says(_GRADIENT),
+        case("gradient_in_train_mode", **empty, **_module(), training=True).says(_GRADIENT),
     ]
 
 

@@ -39,12 +39,13 @@ def random_mask(rng, *shape) -> np.ndarray:
     return drawn
 
 
-def large(make_array=tensor) -> Given:
-    """Make scores from -5850 to 2250, in two rows of different magnitude."""
+def large(rng, make_array=tensor) -> Given:
+    """Make scores from about -6000 to 2500, in two rows of different magnitude."""
+    first, second = rng.integers(800, 1000, 2).tolist()
     return {
-        "queries": make_array([[900.0, 0, 0, 0], [0, 900.0, 0, 0]]),
+        "queries": make_array([[float(first), 0, 0, 0], [0, float(second), 0, 0]]),
         "keys": make_array([[5.0, -9.0, 0, 0], [1.0, -4.0, 0, 0], [-2.0, -13.0, 0, 0]]),
-        "values": make_array([[1.0, -2.0], [3.0, 0.5], [-1.0, 2.0]]),
+        "values": make_array(rng.normal(0, 1.5, (3, 2))),
     }
 
 

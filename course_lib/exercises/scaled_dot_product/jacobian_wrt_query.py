@@ -16,16 +16,17 @@ def _probes(rng) -> list[Probe]:
         return tensor(rng.normal(0, 1.2, shape), **options)
 
     formula = "The Jacobian is the covariance of the keys under the weights, over sqrt(d)."
+    key, scale = rng.normal(0, 1.2, 4), int(rng.integers(800, 1000))
     return [
         case("worked", query=[0.0] * 4, keys=[[1.0, 0, 0, 0], [3.0, 0, 0, 0]]).says(formula),
-        case("balanced", query=[0.0] * 4, keys=[[1.0, 0, 0, 2.0], [-1.0, 0, 0, -2.0]]).says(
-            formula
-        ),
+        case("balanced", query=[0.0] * 4, keys=[key, -key]).says(formula),
         case("wide", query=normal(7), keys=normal(4, 7, strided=True)).says(formula),
-        edge("one_feature", query=[0.0], keys=[[1.0], [3.0]]).says(
+        edge("one_feature", query=normal(1), keys=normal(3, 1)).says(
             "With one feature, the Jacobian must be a matrix of shape (1, 1)."
         ),
-        edge("saturated", query=[900.0, 0.0], keys=[[1.0, 2.0], [9.0, -1.0], [3.0, 0.5]]).says(
+        edge(
+            "saturated", query=[float(scale), 0.0], keys=[[1.0, 2.0], [9.0, -1.0], [3.0, 0.5]]
+        ).says(
             "Where one key has all the weight, the Jacobian must be 0 and nothing may overflow."
         ),
     ]

@@ -40,7 +40,7 @@ def _probes(rng) -> list[Probe]:
         case("worked", **worked).says(FORMULA),  # pyright: ignore[reportArgumentType] - a row has no `args`
         case("random", **problem(3, 5, 6, 4, strided=True)).says(FORMULA),
         case("masked", **problem(4, 4, 5, 2, random_mask(rng, 4, 4))).says(MASK),
-        edge("large_scores", **large(array)).says(
+        edge("large_scores", **large(rng, array)).says(
             "Scores may be very large: exp(1000) is inf, yet the weights exist."
         ),
         edge("one_row_mask", **problem(4, 5, 7, 2, [[True, False, True, True, False]])).says(
@@ -48,8 +48,8 @@ def _probes(rng) -> list[Probe]:
         ),
         edge("empty_row", **zeros).says(EMPTY),
         edge("nothing_allowed", **problem(2, 4, 3, 5, np.zeros((2, 4), dtype=bool))).says(EMPTY),
-        *largest_padding(lambda data: array(data[0]), mask=array([[True, True, False]] * 2)),
-        *far_above(lambda data: array(data[0]), mask=array(FAR)),
+        *largest_padding(rng, lambda data: array(data[0]), mask=array([[True, True, False]] * 2)),
+        *far_above(rng, lambda data: array(data[0]), mask=array(FAR)),
     ]
 
 

@@ -65,7 +65,10 @@ def _edges(rng) -> list[Probe]:
     per_head = random_mask(rng, 2, 1, 4, 5)
     return [
         edge("empty_row", **zeros).says(EMPTY),
-        edge("large_scores", **large()).says(
+        edge("as_many_items_as_queries", **problem((3,), 3, 4, 5, 6, [1, 4, 2])).says(
+            "Lengths (batch,) belong to items, even if there are as many queries."
+        ),
+        edge("large_scores", **large(rng)).says(
             "Scores may be very large, and the weights must still follow them, without overflow or "
             "clipping."
         ),
@@ -87,8 +90,8 @@ def _edges(rng) -> list[Probe]:
         ).says(
             "Lengths of shape (batch, num_queries) apply to all axes between these two as well."
         ),
-        *largest_padding(with_mask=True),
-        *far_above(by_name={"mask": FAR}),
+        *largest_padding(rng, with_mask=True),
+        *far_above(rng, by_name={"mask": FAR}),
         edge("float32", **problem((2,), 3, 5, 4, 6, [2, 4]), **FLOAT32).says(
             "Float32 queries, keys and values must work and give float32."
         ),

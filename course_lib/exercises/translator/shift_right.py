@@ -17,14 +17,15 @@ def _words(rng, *shape) -> np.ndarray:
 
 def _probes(rng) -> list[Probe]:
     int32 = tensor(_words(rng, 2, 5).astype(np.int32), strided=True)
+    start, word = rng.integers([11, 0], [30, 40]).tolist()
     return [
         case("worked_number", targets=[[5, 8, 2]], start=1).says(
             "The decoder must first read `start`, and then at each position the target before it."
         ),
-        case("another_start", targets=_words(rng, 2, 4), start=11).says(
+        case("another_start", targets=_words(rng, 2, 4), start=start).says(
             "The first column must hold `start`, whatever number it is."
         ),
-        edge("one_word_of_one_item", targets=[[7]], start=10).says(
+        edge("one_word_of_one_item", targets=_words(rng, 1, 1) + word, start=start).says(
             "For one word of one item, the result must be `start` in shape (1, 1)."
         ),
         edge("no_words", targets=np.zeros((2, 0), np.int64), start=1).says(

@@ -7,7 +7,7 @@ import pytest
 from authoring_toy import SLUG, edit, make_course, snapshot, toy_course
 from grading_course import nbgrader
 
-from course_lib.authoring.builder import build, check_build
+from course_lib.authoring.builder import build, check_build, released
 from course_lib.workspace.errors import BuildError
 
 
@@ -147,6 +147,34 @@ def test_an_edited_release_stops_the_build(course, work, text):
     course.release(SLUG).rename(course.root / "mine.ipynb")
     run(course)
     assert drifts(course) == []
+
+
+@pytest.mark.parametrize("work", [ANSWERED, RUN, None])
+def test_the_original_of_a_changed_release_is_made_again_beside_it(course, work):
+    release = course.release(SLUG)
+    original = {release.name: release.read_bytes()}
+    assert released(course, SLUG) == (original, [])
+    if work:
+        edit(release, *work)
+    else:
+        release.unlink()
+    run_in_lab(course.solution(SLUG))  # the instructor looked at the outputs
+    before = snapshot(course)
+    assert released(course, SLUG) == (original, [f"notebooks/{SLUG}/{SLUG}.ipynb"])
+    assert snapshot(course) == before
+    edit(course.solution(SLUG), "Words.", "Other words.")
+    with pytest.raises(BuildError, match=f"{SLUG}.ipynb: .* Move both elsewhere, then run: course"):
+        released(course, SLUG)
+
+
+def run_in_lab(path):
+    """Write a notebook as JupyterLab saves it after all cells have run."""
+    notebook = nbformat.read(path, as_version=4)
+    for number, cell in enumerate(notebook.cells):
+        if cell.cell_type == "code":
+            cell.execution_count, cell.outputs = number + 7, []
+    notebook.metadata["language_info"]["version"] = "3.99.0"
+    nbformat.write(notebook, path)
 
 
 def test_a_release_that_is_outdated_or_has_other_line_endings_is_replaced(course):

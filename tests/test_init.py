@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from waiting import PATIENCE
 
-from course_lib.authoring import new_class
+from course_lib.authoring import builder, new_class
 from course_lib.authoring.builder import file_digest
 from course_lib.authoring.new_class import DIGESTS, init
 from course_lib.cli.main import main
@@ -73,6 +73,19 @@ def test_an_update_replaces_what_nobody_edited_and_lists_what_it_left_alone(home
         assert {path.read_text() for path in folder.rglob(f"{slug}.*")} == {"second"}
 
 
+def test_notebooks_that_were_used_in_the_clone_reach_a_class_in_their_original(
+    home, tmp_path, monkeypatch, capsys
+):
+    release = home / "notebooks" / LESSON / f"{LESSON}.ipynb"
+    release.write_text("answered")
+    monkeypatch.setattr(builder, "release_files", lambda *_: {release.name: b"first"})
+    monkeypatch.setattr(builder, "_as_built", lambda path: "")
+    assert main(["init", str(tmp_path / "class")]) == 0
+    assert f"not as changed: notebooks/{LESSON}/{LESSON}.ipynb" in capsys.readouterr().out
+    assert (tmp_path / "class/notebooks" / LESSON / release.name).read_text() == "first"
+    assert release.read_text() == "answered"
+
+
 def test_the_notebooks_and_digests_of_a_lesson_stay_together(home, folder):
     source, release = (f"{part}/{LESSON}/{LESSON}.ipynb" for part in ("solutions", "notebooks"))
     (folder / source).write_text("built here")
@@ -99,13 +112,6 @@ def test_foreign_content_is_refused_in_one_sentence(home, tmp_path, capsys, name
     error = capsys.readouterr().err
     assert "name a new or empty folder" in error and error.count("\n") == 1
     assert contents(tmp_path) == before
-
-
-def test_a_release_that_somebody_worked_in_is_not_handed_on(home, tmp_path, capsys):
-    (home / "notebooks" / LESSON / f"{LESSON}.ipynb").write_text("an answer")
-    assert main(["init", str(tmp_path / "class")]) == 2
-    assert f"course build {LESSON}" in capsys.readouterr().err
-    assert not (tmp_path / "class").exists()
 
 
 @pytest.mark.parametrize("line", ["matrix 02", "site", "test", "bench checks", "new lesson 11_x"])

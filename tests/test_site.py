@@ -1,6 +1,7 @@
 """Parts of `course site` that need no built site: both forms of a lesson, and refusals."""
 
 import copy
+import json
 import re
 import shutil
 import sys
@@ -10,6 +11,8 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from site_build import REPOSITORY, ROOT
 
+from course_lib.authoring import builder
+from course_lib.authoring.builder import file_digest
 from course_lib.authoring.site import NEEDED, launchable, reading_copy
 from course_lib.cli import main as cli
 
@@ -50,6 +53,9 @@ def course(tmp_path, monkeypatch):
         folder = tmp_path / kind / "01_lesson"
         folder.mkdir(parents=True)
         nbformat.write(notebook(solved=solved), folder / "01_lesson.ipynb")
+    release = (tmp_path / "notebooks/01_lesson/01_lesson.ipynb").read_bytes()
+    noted = {"01_lesson": {"release": {"01_lesson.ipynb": file_digest(release)}}}
+    (tmp_path / "solutions/digests.json").write_text(json.dumps(noted))
     for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "nbgrader_config.py"):
         (tmp_path / name).touch()
     (tmp_path / "docs").mkdir()
@@ -122,7 +128,9 @@ def test_what_is_missing_is_named(course, capsys):
 
 # What Sphinx 11 will drop is still used by myst-parser.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::PendingDeprecationWarning")
-def test_a_site_is_built_and_replaced_whole_and_a_fault_leaves_the_old_one(course, capsys):
+def test_a_site_is_built_and_replaced_whole_and_a_fault_leaves_the_old_one(
+    course, capsys, monkeypatch
+):
     assert cli.main(["site"]) == 0
     assert "no launch buttons: give --repository" in capsys.readouterr().out
     index = course / "_site" / "index.html"
@@ -137,4 +145,14 @@ def test_a_site_is_built_and_replaced_whole_and_a_fault_leaves_the_old_one(cours
     assert cli.main(["site", "--quiet"]) == 0
     assert capsys.readouterr().err == ""
     assert b"Another" in index.read_bytes() and not (course / "_site" / "stale.html").exists()
+    release = course / "notebooks/01_lesson/01_lesson.ipynb"
+    original = {release.name: release.read_bytes()}
+    used = notebook(solved=False)
+    used.cells.insert(2, new_code_cell("'a cell of mine'"))
+    nbformat.write(used, release)
+    monkeypatch.setattr(builder, "release_files", lambda *_: original)
+    assert cli.main(["site", "--quiet"]) == 0
+    assert "notebooks/01_lesson/01_lesson.ipynb was edited or run" in capsys.readouterr().out
+    assert not [page for page in (course / "_site").rglob("*.*") if b"of mine" in page.read_bytes()]
+    assert nbformat.read(release, as_version=4) == used
     assert [path.name for path in course.glob(".course-site*")] == []

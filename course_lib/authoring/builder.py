@@ -216,6 +216,47 @@ def check_release(course: LessonTree, slug: str) -> list[Drift]:
     return []
 
 
+def released(course: LessonTree, slug: str) -> tuple[dict[str, bytes], list[str]]:
+    """Return a lesson's release files as the build wrote them, and the paths that were changed.
+
+    A file that somebody edited, ran or deleted stays as it is. Its original is generated again from
+    the source notebook.
+
+    Raises:
+        BuildError: the lesson is not built, or its source notebook was edited, too.
+    """
+    noted = _digests(course).get(slug, {}).get("release", {})
+    source = course.relative(course.solution(slug))
+    if not noted or not course.solution(slug).is_file():
+        raise BuildError(source, None, "the lesson is not built", f"Run: course build {slug}")
+    folder, files, changed = course.release(slug).parent, {}, []
+    again: dict[str, bytes] = {}
+    for name, digest in noted.items():
+        data = _read_bytes(folder / name)
+        if data is None or file_digest(data) != digest:
+            changed.append(course.relative(folder / name))
+            try:
+                again = again or release_files(course, slug, _as_built(course.solution(slug)))
+            except ValueError:  # it is damaged
+                again = {}
+            data = again.get(name, b"")
+        files[name] = data
+    if any(file_digest(files[name]) != digest for name, digest in noted.items()):
+        what = f"it was changed, and so was {source}, from which its original could be made"
+        remedy = f"Move both elsewhere, then run: course build {slug}"
+        raise BuildError(changed[0], None, what, remedy)
+    return files, changed
+
+
+def _as_built(solution: Path) -> str:
+    """Return a source notebook without what JupyterLab adds to it."""
+    import nbformat
+
+    notebook = nbformat.read(solution, as_version=4)
+    notebook.metadata.get("language_info", {}).pop("version", None)
+    return nbformat.writes(notebook) + "\n"
+
+
 def _differing(files: dict[str, bytes], folder: Path) -> list[str]:
     """Return the names of the files that `folder` lacks or that have other contents there."""
     return [name for name, data in files.items() if _read_bytes(folder / name) != data]

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import course_lib
-from course_lib.authoring.builder import FILE, file_digest
-from course_lib.authoring.lesson_tree import RELEASE, SOLUTIONS, files_home, template
+from course_lib.authoring.builder import FILE, file_digest, released
+from course_lib.authoring.lesson_tree import RELEASE, SOLUTIONS, LessonTree, files_home, template
 from course_lib.workspace import course_toml
 from course_lib.workspace.errors import UsageError
 from course_lib.workspace.files import write_atomically
@@ -21,15 +21,20 @@ DIGESTS = f"{SOLUTIONS}/{FILE}"
 
 @dataclass(frozen=True)
 class Made:
-    """The result of `init`: the files that it wrote, and those that it did not change."""
+    """The result of `init`: the files that it wrote, and those that it did not change.
+
+    `changed` are notebooks that somebody edited or ran in the clone. The class got their originals.
+    """
 
     folder: Path
     written: tuple[str, ...]
     left: tuple[str, ...]
+    changed: tuple[str, ...] = ()
 
     def text(self) -> str:
         """Return a line for the folder, and one for each file that was left alone."""
         lines = [f"{self.folder}: {len(self.written)} files written"]
+        lines += [f"written as the course made it, not as changed: {name}" for name in self.changed]
         lines += [f"left alone, because it or its lesson was changed: {name}" for name in self.left]
         if self.left:
             lines.append(
@@ -43,7 +48,8 @@ def init(folder: Path) -> Made:
     """Make a course folder, or bring the one at `folder` up to date with the installed course.
 
     Raises:
-        UsageError: the folder holds something else, or the clone's own notebooks were edited.
+        UsageError: the folder holds something else.
+        BuildError: a lesson's release and its source notebook were both changed in the clone.
     """
     folder = Path(folder).resolve()
     record = folder / RECORD
@@ -52,7 +58,8 @@ def init(folder: Path) -> Made:
         raise UsageError(
             f"{folder} is not empty, and `course init` did not make it; name a new or empty folder"
         )
-    files = course_files(files_home(Path(course_lib.__file__).resolve().parent))
+    library = Path(course_lib.__file__).resolve().parent
+    files, changed = course_files(LessonTree(files_home(library), library, {}, {}))
     known = _read_object(record)
     if not foreign:  # so that a first run that was interrupted can be repeated
         write_atomically(record, "{}\n")
@@ -74,27 +81,25 @@ def init(folder: Path) -> Made:
         write_atomically(folder / name, files[name])
     known |= {name: file_digest(files[name]) for name in files if name not in left}
     write_atomically(record, json.dumps(known, indent=1) + "\n")
-    return Made(folder, tuple(written), tuple(left))
+    return Made(folder, tuple(written), tuple(left), tuple(changed))
 
 
-def course_files(home: Path) -> dict[str, bytes]:
-    """Return what a course folder holds at first, by name; `home` has the course's own files."""
+def course_files(course: LessonTree) -> tuple[dict[str, bytes], list[str]]:
+    """Return what a course folder holds at first, by name, and the notebooks that were changed."""
+    home = course.root
     files = {"nbgrader_config.py": (home / "nbgrader_config.py").read_bytes()}
     files[".gitignore"] = template("gitignore.txt").encode()
     files[course_toml.FILE] = template(course_toml.FILE).encode()
-    for path in sorted(p for part in (SOLUTIONS, RELEASE) for p in (home / part).rglob("*")):
+    for path in sorted((home / SOLUTIONS).rglob("*")):
         parts = path.relative_to(home).parts
         if path.is_file() and not any(part.startswith((".", "__")) for part in parts):
             files["/".join(parts)] = path.read_bytes()
-    for slug, noted in json.loads(files[DIGESTS]).items():
-        for file, digest in noted["release"].items():
-            name = f"{RELEASE}/{slug}/{file}"
-            if name not in files or file_digest(files[name]) != digest:
-                raise UsageError(
-                    f"{home / name} is not as the course wrote it, so it is not copied; move it "
-                    f"away and run there: course build {slug}"
-                )
-    return files
+    changed = []
+    for slug in json.loads(files[DIGESTS]):
+        release, names = released(course, slug)
+        files |= {f"{RELEASE}/{slug}/{name}": data for name, data in release.items()}
+        changed += names
+    return files, changed
 
 
 def _unit(name: str) -> str:

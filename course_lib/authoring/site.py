@@ -11,6 +11,7 @@ import re
 import shutil
 import tempfile
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
@@ -20,7 +21,8 @@ from nbformat.v4 import new_code_cell
 
 from course_lib import exercises
 from course_lib.attention import CausalSelfAttention, LanguageModel, positional_encoding
-from course_lib.authoring.lesson_tree import template
+from course_lib.authoring.builder import released
+from course_lib.authoring.lesson_tree import LessonTree, template
 from course_lib.checks import grade
 from course_lib.models.trained import live_induction, live_translator, trained_induction
 from course_lib.plotting import Plot, figure_html
@@ -38,17 +40,25 @@ GUESS = '\n\n<label class="guess">Your guess: <input autocomplete="off"></label>
 _REPOSITORY = re.compile(r"(https://github\.com/[\w.-]+/[\w.-]+?)(\.git)?/?")
 
 
-def build(root: Path, into: Path, *, repository: str | None = None) -> Path:
+def build(
+    root: Path,
+    into: Path,
+    *,
+    repository: str | None = None,
+    tell: Callable[[str], None] = lambda line: None,
+) -> Path:
     """Build the site of the course at `root` in `into`, atomically; return its first page.
 
     Args:
         root: the course's folder.
         into: the folder for the pages; created if missing. An earlier site in it is replaced.
         repository: the public GitHub address, for the launch buttons.
+        tell: called with a line for each notebook whose original is shown instead.
 
     Raises:
         UsageError: `root` has no site, `into` holds something else, or the address is invalid.
         CourseError: Sphinx reported an error or a warning.
+        BuildError: a lesson's release and its source notebook were both changed.
     """
     into = into.resolve()
     if repository is not None:
@@ -59,13 +69,18 @@ def build(root: Path, into: Path, *, repository: str | None = None) -> Path:
                 f"GitHub; got {repository}"
             )
         repository = found[1]
-    lessons = _check(root, into)
+    releases = {}
+    for lesson in _check(root, into):
+        files, changed = released(LessonTree.at(root), lesson)
+        releases[lesson] = files[f"{lesson}.ipynb"].decode()
+        for name in changed:
+            tell(f"{name} was edited or run: the site shows the course's version of it")
     into.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".course-site-", dir=into.parent) as folder:
         scratch = Path(folder)
-        _lay_out(root, lessons, scratch / "source", repository)
+        _lay_out(root, releases, scratch / "source", repository)
         _run_sphinx(root / "site", scratch, repository)
-        _add_notebooks(root, lessons, scratch / "html", repository)
+        _add_notebooks(root, releases, scratch / "html", repository)
         if into.exists():
             os.replace(into, scratch / "old")
         os.replace(scratch / "html", into)
@@ -83,8 +98,7 @@ def _check(root: Path, into: Path) -> list[str]:
     if not (root / "site" / "conf.py").is_file():
         raise UsageError(f"there is no site/conf.py in {root}; the site is built from a clone")
     lessons = lesson_names(root)
-    kinds = ("notebooks", "solutions")
-    needed = [_notebook(root, lesson, kind) for lesson in lessons for kind in kinds]
+    needed = [_notebook(root, lesson, "solutions") for lesson in lessons]
     missing = [path for path in needed if not path.is_file()]
     if missing or not lessons:
         what = missing[0].relative_to(root) if missing else "notebooks/NN_name"
@@ -99,7 +113,7 @@ def _notebook(root: Path, lesson: str, kind: str = "notebooks") -> Path:
     return root / kind / lesson / f"{lesson}.ipynb"
 
 
-def _lay_out(root: Path, lessons: list[str], source: Path, repository: str | None) -> None:
+def _lay_out(root: Path, releases: dict[str, str], source: Path, repository: str | None) -> None:
     """Copy the pages' sources to the same relative paths, so that links keep working."""
     hidden = shutil.ignore_patterns("conf.py", "_static", "__pycache__", ".*", "*.py")
     shutil.copytree(root / "site", source, ignore=hidden)
@@ -125,8 +139,8 @@ def _lay_out(root: Path, lessons: list[str], source: Path, repository: str | Non
     }
     for name, text in shown.items():
         (source / f"{name}.txt").write_text(text, encoding="utf-8")
-    for lesson in lessons:
-        release = nbformat.read(_notebook(root, lesson), as_version=4)
+    for lesson, text in releases.items():
+        release = nbformat.reads(text, as_version=4)
         solved = _notebook(root, lesson, "solutions")
         solution = nbformat.read(solved, as_version=4)
         try:
@@ -183,17 +197,18 @@ def _run_sphinx(settings: Path, scratch: Path, repository: str | None) -> None:
         raise CourseError(f"the site has faults:\n{said}")
 
 
-def _add_notebooks(root: Path, lessons: list[str], html: Path, repository: str | None) -> None:
-    """Copy the students' notebooks to where the download and launch buttons point."""
-    for lesson in lessons:
-        shutil.copy(_notebook(root, lesson), _notebook(html / "_sources", lesson))
+def _add_notebooks(
+    root: Path, releases: dict[str, str], html: Path, repository: str | None
+) -> None:
+    """Write the students' notebooks to where the download and launch buttons point."""
+    for lesson, text in releases.items():
+        _notebook(html / "_sources", lesson).write_text(text, encoding="utf-8")
     if repository is None:
         return
-    for lesson in lessons:
+    for lesson, text in releases.items():
         path = _notebook(html / LAUNCH, lesson)
         path.parent.mkdir(parents=True)
-        release = nbformat.read(_notebook(root, lesson), as_version=4)
-        nbformat.write(launchable(release, repository), path)
+        nbformat.write(launchable(nbformat.reads(text, as_version=4), repository), path)
     environment = (root / "environment.yml").read_text(encoding="utf-8")
     assert "- -e .\n" in environment, "environment.yml does not install the course"
     course = f"- attention-course @ git+{repository}\n"

@@ -131,9 +131,10 @@ def site(
         from course_lib.authoring.site import build, published
 
     repository = repository or published(root)
+    lines: list[str] = []
     with working("building the site", quiet):
-        index = build(root, into or root / "_site", repository=repository)
-    typer.echo(index)
+        index = build(root, into or root / "_site", repository=repository, tell=lines.append)
+    typer.echo("\n".join([*lines, str(index)]))
     if repository is None:
         typer.echo(
             "no launch buttons: give --repository https://github.com/OWNER/NAME, or set it as "

@@ -253,12 +253,12 @@ def test_a_problem_that_names_its_mistake_names_it_only_if_all_problems_are_this
 
 
 def test_numbers_of_an_input_that_is_not_shown_are_said_to_be_of_another():
-    def sum_per_item(logits, targets, valid_lens):
+    def a_third_of_the_sum(logits, targets, valid_lens):
         losses = F.cross_entropy(logits.transpose(1, 2), targets.long(), reduction="none")
         real = torch.arange(targets.shape[1], device=targets.device) < valid_lens[:, None]
-        return (losses * real).sum() / len(logits)
+        return (losses * real).sum() / 3
 
-    report = grade("masked_cross_entropy", sum_per_item)
+    report = grade("masked_cross_entropy", a_third_of_the_sum)
     plain, empty = report.findings  # the plain problem comes first, although the other gives nan
     (shown,) = report.example.results
     assert (plain.id, empty.id) == ("wrong_values", "not_a_number")

@@ -45,7 +45,7 @@ def bmm(
 
     Args:
         a: matrices (n, k) with any number of leading axes, including none.
-        b: matrices (k, m) with the same leading axes.
+        b: matrices (k, m) with the same leading axes. Neither needs to be contiguous.
 
     Returns:
         The products, (..., n, m).

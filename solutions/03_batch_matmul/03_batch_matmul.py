@@ -234,7 +234,8 @@ assert torch.allclose(torch.einsum("bit,btj->bitj", a, b).sum(dim=2), slow, atol
 # %% [markdown]
 # ### Exercise: `bmm`
 #
-# - **Takes** `a` `(..., n, k)` and `b` `(..., k, m)` with the same leading axes, if any.
+# - **Takes** `a` `(..., n, k)` and `b` `(..., k, m)` with the same leading axes, if any. Neither
+#   needs to be contiguous.
 # - **Returns** `(..., n, m)`, differentiable in both arguments.
 # - **Without** loops, and without a ready-made matrix product: no `torch.bmm`, `torch.matmul` or
 #   `@`, and no product under another name (`mm`, `baddbmm`, `F.linear`). `torch.einsum` is allowed.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from course_lib.checks.judge.definitions import Returned
-from course_lib.checks.observe.probe import Probe
+from course_lib.checks.observe.probe import Dtype, Probe
 from course_lib.checks.observe.record import Recorded
 
 
@@ -34,30 +34,29 @@ WRONG_VALUES = Problem("wrong_values", "")  # the report adds the numbers
 
 
 def tolerance_for(probe: Probe, recorded: Recorded) -> float:
-    """Return the tolerance: 1e-7 in float64, 1e-4 in float32, and more in half precision.
+    """Return the largest error that rounding explains, both absolute and relative.
 
-    It is 2e-6 for float32 from float64 inputs. Half precision is tolerated only if requested.
+    An answer may compute in float32 whatever the dtype of its arguments is. A sum of `_TERMS`
+    products of numbers up to `_SIZE` then has an error of at most `_TERMS * _SIZE**2` epsilons,
+    which a softmax turns into the relative error of a weight. Problems with larger numbers must be
+    exact in float32 (`_builders.in_eighths`). Half precision is tolerated only if requested.
     """
     if probe.tolerance is not None:
         return probe.tolerance
-    if recorded.dtype not in _COARSE:
-        return 1e-7
-    asked = _asked_in(probe)
-    if recorded.dtype in _HALF and not _HALF.keys().isdisjoint(asked):
+    if recorded.dtype in _HALF and recorded.dtype in _asked_in(probe):
         return _HALF[recorded.dtype]
-    return 2e-6 if asked == {"float64"} else 1e-4
+    return _ROUNDING
 
 
-_HALF = {"float16": 1e-2, "bfloat16": 5e-2}
-_COARSE = ("float32", *_HALF)
+_TERMS, _SIZE = 8, 3
+_ROUNDING = _TERMS * _SIZE**2 * float(np.finfo(np.float32).eps)  # 8.6e-6
+_HALF = {"float16": _TERMS * 2.0**-10, "bfloat16": _TERMS * 2.0**-7}  # torch sums in float32
 
 
-def _asked_in(probe: Probe) -> set[str]:
-    """Return the dtypes of the inputs and of a dtype argument."""
-    values = probe.inputs().values()
-    named = {str(value.name) for value in values if getattr(value, "name", "") in _COARSE}
-    held = {str(array.data.dtype) for array in probe.arrays().values()}
-    return ({probe.dtype} if probe.dtype else {kind for kind in held if "float" in kind}) | named
+def _asked_in(probe: Probe) -> set[str | None]:
+    """Return the dtypes that the probe asks for."""
+    named = {str(value.name) for value in probe.inputs().values() if isinstance(value, Dtype)}
+    return named | {probe.dtype} | {str(array.data.dtype) for array in probe.arrays().values()}
 
 
 def arrays_agree(ours: np.ndarray, theirs: np.ndarray, tolerance: float) -> bool:

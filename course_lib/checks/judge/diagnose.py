@@ -155,7 +155,7 @@ class Answer:
         if aspect == "gradients":
             wrong = {violation.aspect for violation in replayed[name][1]}
             return ((name, "values") in self._failing) == ("values" in wrong) and same_records(
-                probe, ours.gradients, theirs.gradients, 1e-5
+                probe, ours.gradients, theirs.gradients
             )
         if aspect == "attributes":
             return same_records(probe, ours.attributes, theirs.attributes)

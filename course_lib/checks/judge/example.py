@@ -25,7 +25,7 @@ from course_lib.checks.judge.in_text import (
     text_of_record,
     told_apart,
 )
-from course_lib.checks.judge.violations import Violation, mutated, tolerance_of_gradient
+from course_lib.checks.judge.violations import Violation, mutated
 from course_lib.checks.observe.probe import Array, Built, Probe
 from course_lib.checks.observe.record import Recorded
 from course_lib.checks.observe.scenarios import STATISTICS
@@ -227,8 +227,7 @@ def _parts_of(exercise: Exercise, violation: Violation) -> list[tuple[str, Any, 
                 found.append((f"{prefix}{name}", want, came[name]))
     elif seen.raised is None and seen.outputs and probe.compare in ("close", *exercise.exact):
         found += named_parts(exercise.returns, expected.outputs, seen.outputs)
-    tolerance = tolerance_of_gradient if violation.aspect == "gradients" else tolerance_for
-    return [(name, want, got, tolerance(probe, got)) for name, want, got in found]
+    return [(name, want, got, tolerance_for(probe, got)) for name, want, got in found]
 
 
 def _beside(name: str, expected: Any, got: Recorded, tolerance: float) -> Beside:

@@ -251,11 +251,6 @@ def _wrong_attribute(
     return None
 
 
-def tolerance_of_gradient(probe: Probe, got: Recorded) -> float:
-    """Return the absolute and relative tolerance of a gradient against central differences."""
-    return {"float32": 1e-3, "float16": 5e-2, "bfloat16": 1e-1}.get(got.dtype, 1e-5)
-
-
 _LEAVES_THE_GRAPH = (
     "What keeps a step out of the graph (`no_grad`, `float()`, `.item()`, `.detach()`, NumPy, a "
     "new `Parameter`)?"
@@ -296,7 +291,7 @@ def _wrong_gradient(probe, name, value, got: Recorded | None) -> Problem | None:
         )
         message = f"The result may look right, but the gradient of `{name}` contains NaN or inf."
         return Problem("gradient_not_finite", message, hint)
-    if arrays_agree(value, got.data, tolerance_of_gradient(probe, got)):
+    if arrays_agree(value, got.data, tolerance_for(probe, got)):
         return None
     hint = ""
     if writes_backward:

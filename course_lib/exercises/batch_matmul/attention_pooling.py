@@ -9,7 +9,7 @@ import torch
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.mistakes import unshifted, words
-from course_lib.exercises._builders import BETWEEN, FLOAT32, Given, case, edge, mistake
+from course_lib.exercises._builders import BETWEEN, FLOAT32, Given, case, edge, in_eighths, mistake
 
 
 def _problem(rng, lead, n, m, d, v, **options) -> Given:
@@ -26,12 +26,13 @@ def _probes(rng) -> list[Probe]:
     }
     free = problem((2,), 2, 3, 4, 2, requires_grad=True)
     large = problem((2,), 3, 4, 5, 6)
-    large["queries"].data[:] *= 4000
+    large["queries"].data[:] = 4000 * in_eighths(large["queries"].data)
+    large["keys"].data[:] = in_eighths(large["keys"].data)
     return [
         case("worked", **worked).says(
             "The output averages the values with the weights softmax(scores) of the query."
         ),
-        case("batch", **problem((2,), 3, 5, 4, 6, strided=True)).says(
+        case("batch", **problem((2,), 3, 5, 4, 6)).says(
             "The weights are a softmax of each query's dot products with the keys of its own item, "
             "and the outputs are averages of that item's values."
         ),

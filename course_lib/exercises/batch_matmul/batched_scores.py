@@ -27,7 +27,7 @@ def _probes(rng) -> list[Probe]:
         case("worked", args=by_hand).says(
             "The score of query i and key j is their dot product, row times row."
         ),
-        case("rectangular", **_queries_keys(rng, (2, 3, 4), 5, strided=True)).says(
+        case("rectangular", **_queries_keys(rng, (2, 3, 4), 5)).says(
             "Query i meets key j of the same item: scores (..., num_queries, num_keys)."
         ),
         case("four_axes", **_queries_keys(rng, (2, 3, 4, 5), 6)).says(

@@ -18,7 +18,7 @@ def _probes(rng) -> list[Probe]:
     return [
         case("worked", **both.BY_HAND).says(both.WORKED),
         case("small", **pair(rng, (2, 1, 3), (2, 3, 2)), loops="sizes").says(both.FEW),
-        case("large", **pair(rng, (4, 3, 5), (4, 5, 6), strided=True), loops="sizes").says(
+        case("large", **pair(rng, (4, 3, 5), (4, 5, 6)), loops="sizes").says(
             "Entry (i, j) of an item is the sum over t of a[item, i, t] * b[item, t, j]."
         ),
         edge("one_item", **pair(rng, (1, 2, 3), (1, 3, 4))).says(

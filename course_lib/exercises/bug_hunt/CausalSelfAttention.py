@@ -6,7 +6,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from course_lib.checks.judge.comparisons import WRONG_VALUES, Problem, arrays_agree, close
+from course_lib.checks.judge.comparisons import (
+    WRONG_VALUES,
+    Problem,
+    arrays_agree,
+    close,
+    tolerance_for,
+)
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.lessons.broken_modules import BrokenCausalSelfAttention
 from course_lib.checks.observe.probe import Probe, tensor
@@ -46,7 +52,7 @@ def _root_alone(rng) -> Probe:
 
 def _sum_over_positions(probe, expected, recorded) -> Problem | None:
     """Judge the sum over the positions."""
-    if arrays_agree(expected.sum(1), recorded.numbers.sum(1), 1e-7):
+    if arrays_agree(expected.sum(1), recorded.numbers.sum(1), tolerance_for(probe, recorded)):
         return None
     return close(probe, expected, recorded) or WRONG_VALUES
 
@@ -107,7 +113,7 @@ def _causal_edges(rng) -> list[Probe]:
         Probe("after_a_call_with_lengths", INDEPENDENT, "edges",
               scenario="after_a_call_with_lengths", **causal_problem(rng, 1, 3, 2, 1)),
         Probe("float32", "Float32 inputs and weights must give float32 outputs.", "edges",
-              dtype="float32", tolerance=1e-4, **causal_problem(rng, 2, 5, 6, 1, [2, 4])),
+              dtype="float32", **causal_problem(rng, 2, 5, 6, 1, [2, 4])),
         Probe("longer", "Any number of positions must work.", "edges",
               **causal_problem(rng, 1, 130, 2, 1)),
         Probe("gradient", "The gradients of inputs and weights must match the formula.",

@@ -120,7 +120,7 @@ def _lookup_edges(rng) -> list[Probe]:
               scenario="after_a_call_with_lengths",
               **_lookup_problem(rng, 1, 2, 3, (2, 2, 2), 1)),
         Probe("float32", "Float32 inputs and weights must give float32 outputs.", "edges",
-              dtype="float32", tolerance=1e-4,
+              dtype="float32",
               **_lookup_problem(rng, 2, 3, 5, (4, 4, 4), 2, [2, 4])),
         _dropout_probe(rng),
         Probe("gradient", "The gradients of inputs and weights must match the formula.",

@@ -38,7 +38,7 @@ def _built(rng, sizes: Sizes, num_blocks) -> Given:
         "positions": tensor(rng.normal(0, 1.3, (context_length, d))),
         "hidden_dim": hidden,
     }
-    return {"construct": construct, "state": state, "tolerance": 1e-3}
+    return {"construct": construct, "state": state}
 
 
 def _problem(rng, batch, n, sizes: Sizes, num_blocks=1, dtype="int64") -> Given:

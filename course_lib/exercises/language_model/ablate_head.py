@@ -45,7 +45,6 @@ def _probe(rng, name, layer, head, moment="inside", part="values", then=(), **op
         part=part,
         args={**args, "layer": layer, "head": head, **given},
         by_name={"model_runs": moment},
-        tolerance=1e-5 if part == "gradients" else None,
         **_OBSERVED,
     )
 

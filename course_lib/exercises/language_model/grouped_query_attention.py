@@ -11,7 +11,7 @@ from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.mistakes import Row, known
 from course_lib.exercises._attention.modules import Attention
 from course_lib.exercises._attention.padding import FAR, far_above
-from course_lib.exercises._builders import BETWEEN, FLOAT32, STRIDED, Case, Given, case
+from course_lib.exercises._builders import BETWEEN, FLOAT32, Case, Given, case, in_eighths
 
 _GROUPS = "Head i must use the keys and values of group i // (h / g)."
 _EMPTY = "A query that may attend to no key must get zeros."
@@ -52,7 +52,6 @@ def _values(rng) -> list[Probe]:
         case("mean_within_lengths", args=equal, valid_lens=[4, 2]).says(
             "Queries of 0 must get the mean of the values within the length."
         ),
-        case("strided", args=drawn(2, 6, 2, 4, 3, 5, 1, strided=True)).says(STRIDED),
     ]
 
 
@@ -92,7 +91,8 @@ def _edges(rng) -> list[Probe]:
     some = _masks(rng, 3, 5)
     some[1], some[2] = False, [False] * 4 + [True]  # the last query of item 0 is empty by both
     garbage, large = drawn(2, 4, 2, 3, 5, 6, 1), drawn(1, 4, 2, 2, 3, 4, 1)
-    large["queries"].data[:] *= 900
+    large["queries"].data[:] = 900 * in_eighths(large["queries"].data)
+    large["keys"].data[:] = in_eighths(large["keys"].data)
     for name in ("keys", "values"):
         garbage[name].data[:, :, 2:] = [[-1e30], [1e4], [-1e30]]
     return [

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 
 from course_lib.checks.judge.definitions import Exercise, Returned
-from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._builders import FLOAT32, STRIDED, Given, case, edge, in_steps, mistake
+from course_lib.checks.observe.probe import Probe
+from course_lib.exercises._builders import FLOAT32, Given, case, edge, in_steps, mistake
 
 WORKED = [[[1.0, 0.0, 0.0, 0.0], [0.3, 0.7, 0.0, 0.0], [0.1, 0.8, 0.1, 0.0], [0.2, 0.1, 0.6, 0.1]]]
 
@@ -40,7 +40,6 @@ def _weights(rng, *sizes, **options) -> Given:
 
 def _values(rng) -> list[Probe]:
     weights = functools.partial(_weights, rng)
-    strided = tensor(_weights_of(rng, 4, 6), strided=True)
     return [
         case("worked", attention_weights=WORKED, period=2).says(
             "With a period of 2, each position from 2 on should look at the one before it."
@@ -53,7 +52,6 @@ def _values(rng) -> list[Probe]:
             "If a head does the same at every position, its score must be a single weight: the one "
             "for period - 1 steps back."
         ),
-        case("strided", attention_weights=strided).says(STRIDED),
     ]
 
 

@@ -10,7 +10,6 @@ from course_lib.exercises._builders import (
     FLOAT32,
     LOG_OF_SOFTMAX,
     RESHAPED,
-    STRIDED,
     Given,
     case,
     edge,
@@ -27,8 +26,7 @@ def _tokens(rng, batch, n, vocabulary) -> np.ndarray:
 
 def _drawn(rng, *sizes, **options) -> Given:
     logits = tensor(rng.normal(0, 1.5, sizes), **options)
-    strided = options.get("strided", False)
-    return {"logits": logits, "tokens": tensor(_tokens(rng, *sizes), strided=strided)}
+    return {"logits": logits, "tokens": tensor(_tokens(rng, *sizes))}
 
 
 def _values(rng) -> list[Probe]:
@@ -54,7 +52,6 @@ def _edges(rng) -> list[Probe]:
         edge("float32", **_drawn(rng, 2, 4, 5), **FLOAT32).says(
             "Float32 logits must give a float32 loss."
         ),
-        edge("strided", **_drawn(rng, 2, 4, 6, strided=True)).says(STRIDED),
         case("gradient", grad_outputs=np.array(1.7), **small).says(
             "The gradient must reach the logits."
         ),

@@ -27,8 +27,8 @@ def _length_mask_probes(rng) -> list[Probe]:
         case("one_per_query", valid_lens=per_query, max_len=7).says(
             "Lengths of shape (batch, num_queries) give one row of the mask for each query."
         ),
-        edge("int32", valid_lens=tensor(per_query.astype(np.int32), strided=True), max_len=6).says(
-            "Lengths may be int32 or int64 and need not be contiguous."
+        edge("int32", valid_lens=tensor(per_query.astype(np.int32)), max_len=6).says(
+            "Lengths may be int32 or int64."
         ),
         edge("another_device", valid_lens=lens[0], max_len=8, scenario="after_another_device").says(
             "Lengths on a GPU must work. A tensor made without `device=` is usually on the CPU, "

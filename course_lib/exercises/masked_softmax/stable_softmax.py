@@ -6,14 +6,14 @@ import numpy as np
 
 from course_lib.checks.judge.definitions import Exercise, Property, Returned
 from course_lib.checks.observe.probe import Array, Probe, array
-from course_lib.exercises._builders import case, edge, mistake
+from course_lib.exercises._builders import case, edge, in_eighths, mistake
 
 
 def _probes(rng) -> list[Probe]:
     def normal(*shape, **options) -> Array:
         return array(rng.normal(0, 1.3, shape), **options)
 
-    rows = array(rng.normal(0, 1.3, (3, 4)) + np.array([[0.0], [900.0], [-900.0]]))
+    rows = array(in_eighths(rng.normal(0, 1.3, (3, 4))) + np.array([[0.0], [900.0], [-900.0]]))
     far_above = rng.integers([[-9, 1500]], [[9, 3000]]).astype(float)
     return [
         case("worked_number", scores=array([[0.0, np.log(3)]])).says(
@@ -22,7 +22,7 @@ def _probes(rng) -> list[Probe]:
         case("first_axis", scores=normal(4, 3), by_name={"axis": 0}).says(
             "With `axis=0` the sums over the first axis must be 1."
         ),
-        case("middle_axis", scores=normal(2, 5, 3, strided=True), by_name={"axis": 1}).says(
+        case("middle_axis", scores=normal(2, 5, 3), by_name={"axis": 1}).says(
             "With `axis=1` the sums over the middle axis of a 3-D array must be 1."
         ),
         case("float32", scores=array(rng.normal(0, 1.3, (3, 4)).astype(np.float32))).says(

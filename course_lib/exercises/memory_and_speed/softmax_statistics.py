@@ -10,7 +10,7 @@ import torch
 
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Array, Probe, tensor
-from course_lib.exercises._builders import FLOAT32, Case, case, edge, in_steps, mistake
+from course_lib.exercises._builders import FLOAT32, Case, case, edge, in_eighths, in_steps, mistake
 
 
 def _blocks(scores, *sizes) -> list[Array]:
@@ -48,8 +48,8 @@ def _edges(rng) -> list[Probe]:
     empty_alone, empty_first = draw(3, 4), draw(3, 8)
     empty_alone[1] = empty_first[1, :3] = -math.inf
     large = np.array([[800.0, -900.0, 801.0, 799.0, 802.0], [-900.0, -901.0, -902.0, -899.5, -950]])
-    below = draw(3, 6)
-    below[:2] += [[-520, -520, 0, 0, 510, 510], [-800, -800, 300, 300, 0, 0]]
+    below = in_eighths(draw(3, 6))
+    below[:2] += [[-1030, -1030, -510, -510, 0, 0], [-1100, -1100, 0, 0, -300, -300]]
     return [
         edge("any_iterable", blocks=draw(3, 4, 5)).says(
             "`blocks` may be anything a `for` loop takes, and must stay unchanged."

@@ -15,7 +15,7 @@ def _merge_probes(rng) -> list[Probe]:
         case("by_hand", x=[[[[1.0, 2.0], [5.0, 6.0]], [[3.0, 4.0], [7.0, 8.0]]]]).says(
             "Each position must get its features of head 0, then those of head 1."
         ),
-        case("three_heads", x=tensor(normal(2, 3, 5, 4), strided=True)).says(
+        case("three_heads", x=tensor(normal(2, 3, 5, 4))).says(
             "Each position's features stand side by side, head after head."
         ),
         case("more_heads_than_positions", x=normal(3, 4, 2, 5)).says(

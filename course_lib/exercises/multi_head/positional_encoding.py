@@ -13,7 +13,7 @@ from course_lib.exercises._builders import Case, case, in_steps, mistake
 def _encoding_probes(rng) -> list[Probe]:
     def probe(name, positions, size, **options: Any) -> Case:
         sizes = {"num_positions": int(positions), "embed_dim": int(size)}
-        return case(name, args=sizes, **{"tolerance": 1e-4, **options})
+        return case(name, args=sizes, **options)
 
     columns = "Column 2i must hold sin(p / 10000^(2i/D)), column 2i + 1 the cosine of the same."
     return [

@@ -18,7 +18,7 @@ def _split_probes(rng) -> list[Probe]:
         case("by_hand", x=[[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]], num_heads=2).says(
             "Head 0 gets the first block of features of every position, head 1 the second."
         ),
-        case("three_heads", x=tensor(normal(2, 6, 12), strided=True), num_heads=3).says(
+        case("three_heads", x=tensor(normal(2, 6, 12)), num_heads=3).says(
             "Head i holds the i-th block of features of every position."
         ),
         case("more_heads_than_positions", x=normal(3, 2, 20), num_heads=4).says(

@@ -48,7 +48,7 @@ def _values(rng) -> list[Probe]:
         case("lengths_per_query", **problem((2,), 3, 5, 4, 6, per_query), **_module()).says(
             PER_QUERY
         ),
-        case("mask", **problem((2,), 3, 5, 7, 6, mask=mask, strided=True), **_module()).says(MASK),
+        case("mask", **problem((2,), 3, 5, 7, 6, mask=mask), **_module()).says(MASK),
         case("lengths_and_mask", **problem((2,), 3, 5, 4, 6, [3, 4], past), **_module(0.3)).says(
             BOTH
         ),

@@ -50,7 +50,7 @@ def _values(rng) -> list[Probe]:
         case("lengths_per_query", **problem((2,), 3, 5, 6, 4, [[1, 4, 2], [3, 2, 4]])).says(
             PER_QUERY
         ),
-        case("mask_of_all_items", **problem((2,), 3, 4, 5, 6, mask=mask, strided=True)).says(MASK),
+        case("mask_of_all_items", **problem((2,), 3, 4, 5, 6, mask=mask)).says(MASK),
         case("lengths_and_mask", **problem((2,), 3, 4, 7, 6, [2, 3], np.tri(3, 4, 1) > 0)).says(
             BOTH
         ),
@@ -75,7 +75,7 @@ def _edges(rng) -> list[Probe]:
         edge("mask_of_padding", **problem((2,), 3, 5, 6, 4, mask=padding)).says(
             "A (batch, 1, num_keys) mask holds for every query of an item."
         ),
-        edge("heads_and_mask", **problem((2, 3), 4, 5, 6, 7, mask=per_head, strided=True)).says(
+        edge("heads_and_mask", **problem((2, 3), 4, 5, 6, 7, mask=per_head)).says(
             "A (batch, 1, n, m) mask holds for every head of its item."
         ),
         edge(

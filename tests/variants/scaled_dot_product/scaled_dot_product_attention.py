@@ -159,7 +159,7 @@ largest_number_subtracted = but(
 )
 nan_in_empty_rows = but("empty_row_nan", weigh=lambda s, *given: filled(s, given).softmax(-1))
 nan_gradient_only = but(
-    "gradient_not_finite",
+    "empty_row_patched",
     weigh=lambda s, *given: (s + allowed_of(s, *given).log()).softmax(-1).nan_to_num(0.0),
 )
 swapped = but("results_in_another_order", result=lambda s, w, v: (w, w @ v))

@@ -17,7 +17,7 @@ def largest_padding(rng, make_array=tensor, *, with_mask=False, **fields: Any) -
         fields |= {"valid_lens": [3], "by_name": {"mask": [[False, True, True, True]] * 2}}
 
     # Each dtype represents multiples of 1/8. The numbers of the keys differ, so the weights do.
-    keys, values = (rng.permutation(np.arange(-16, 17))[:2, None] / 8 for _ in range(2))
+    keys, values = (rng.permutation(np.arange(-15, 16, 2))[:2, None] / 8 for _ in range(2))
 
     def problem(size) -> dict[str, Any]:
         first = [[-size]] if with_mask else []
@@ -41,7 +41,7 @@ def far_above(rng, make_array=tensor, **fields: Any) -> list[Probe]:
     are below -3e38, nearly the lowest float32, so any higher fill changes the weights.
     """
 
-    values = rng.permutation(np.arange(-9, 10))[None, :3, None] / 2
+    values = rng.permutation(np.arange(-9, 10, 2))[None, :3, None] / 2
 
     def probe(name, size) -> Probe:
         given = {

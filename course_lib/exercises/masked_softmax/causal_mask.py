@@ -10,18 +10,18 @@ from course_lib.exercises._builders import case, edge, mistake
 
 
 def _causal_mask_probes(rng) -> list[Probe]:
-    few, many = rng.integers([2, 10], [9, 26]).tolist()
-    fewer, more = rng.integers([2, 7], [6, 13]).tolist()
-    square, keys, rows = rng.integers(3, 31, 3).tolist()
+    few, many = rng.integers([2, 9], [9, 25]).tolist()
+    fewer, more = rng.integers([2, 6], [6, 11]).tolist()
+    square, keys, rows = rng.integers(4, 30, 3).tolist()
+    past = "In a square mask, query i sees keys 0 to i: itself and what came before."
     aligned = (
         "With more keys than queries the last query is aligned with the last key, so every query "
         "also sees the earlier keys."
     )
     return [
-        case("square", num_queries=square).says(
-            "In a square mask, query i sees keys 0 to i: itself and what came before."
-        ),
+        case("square", num_queries=3).says(past),
         case("worked_number", num_queries=2, num_keys=3).says(aligned),
+        case("any_square", num_queries=square).says(past),
         case("more_keys", num_queries=few, num_keys=many).says(aligned),
         edge("more_queries", num_queries=more, by_name={"num_keys": fewer}).says(
             "With more queries than keys the first n - m queries see nothing at all."

@@ -1,7 +1,9 @@
 """`course collect` and `course extend`: downloads of each LMS, hostile archives, more time."""
 
+import importlib
 import io
 import json
+import random
 import time
 import zipfile
 from datetime import datetime
@@ -79,10 +81,10 @@ def work(made):
     return json.dumps(honest(made)).encode()
 
 
-def packed(files):
+def packed(files, kind=zipfile.ZIP_DEFLATED):
     """Return the bytes of an archive. An entry may be a ZipInfo."""
     data = io.BytesIO()
-    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(data, "w", kind) as archive:
         for name, content in files.items():
             archive.writestr(name, content)
     return data.getvalue()
@@ -115,9 +117,9 @@ def by_student(printed):
     return {line.split()[0]: line for line in printed.splitlines() if line.startswith("  ")}
 
 
-def enroll(course, student):
+def enroll(course, student, **about):
     with ClassFolder(course).gradebook() as gradebook:
-        gradebook.add_student(student)
+        gradebook.add_student(student, **about)
 
 
 def everything(course):
@@ -318,6 +320,10 @@ HOSTILE = {
     "drive": ({"C:\\evil.ipynb": b"x"}, "leads out of its archive"),
     "large": ({f"{LESSON}.ipynb": b" " * 1_500_000}, "ask for it with its outputs cleared"),
     "depth": (nested(unpack.MAX_DEPTH + 1), "too many archives"),
+    "no name": ({zipfile.ZipInfo(""): b"x"}, "has a file without a name"),
+    "long name": ({f"{'é' * 200}.ipynb": b"x"}, "File name too long"),
+    "long path": ({f"{'y' * 200}/" * 40 + "x.ipynb": b"x"}, "File name too long"),
+    "folders": ({"d/" * 900 + "x.ipynb": b"x"}, "lies in more than"),
 }
 
 
@@ -331,6 +337,43 @@ def test_a_hostile_archive_costs_only_its_student(course, work, capsys, monkeypa
     assert "MISSING" in (said := lines(capsys)["2"]) and reason in said
     assert collected(course) == {"1"}
     assert before == {path for path in course.parent.rglob("*") if path.name.startswith("evil")}
+
+
+def test_v01_damaged_archives_cost_only_their_students(course, work):
+    rng = random.Random(1)
+    kinds = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
+    whole = [packed({f"x/{LESSON}.ipynb": work, "x/": "", "a/b.txt": "b" * 500}, k) for k in kinds]
+    for number in range(300):
+        data = bytearray(whole[number % 4])
+        for _ in range(rng.choice((1, 2, 8))):
+            at = rng.randrange(len(data)) if rng.random() < 0.4 else -rng.randrange(1, 250)
+            data[at : at + 1 or None] = rng.randbytes(rng.choice((0, 1, 1, 1, 4)))
+        (course / f"class/{number}").mkdir(parents=True)
+        (course / f"class/{number}/work.zip").write_bytes(data)
+    (course / "class/honest").mkdir()
+    (course / f"class/honest/{LESSON}.ipynb").write_bytes(work)
+    assert main(["collect", "02", "class"]) == 3
+    assert "honest" in (found := collected(course)) and 1 < len(found) < 301
+
+
+@pytest.mark.parametrize("fault", [MemoryError(), OSError(36, "File name too long"), IndexError()])
+@pytest.mark.parametrize("where", ["choose.contents", "collect.write_atomically"])
+def test_v01_an_exception_is_its_students_line(course, work, capsys, monkeypatch, fault, where):
+    module, name = where.split(".")
+    module = importlib.import_module(f"course_lib.collecting.{module}")
+    real = getattr(module, name)
+
+    def failing(*arguments):
+        if any(text in str(arguments[:1] + arguments[-1:]) for text in ("eve", "submitted/2")):
+            raise fault
+        return real(*arguments)
+
+    monkeypatch.setattr(module, name, failing)
+    files = {"ada_1_11_x.ipynb": work, "eve_2_12_eve.ipynb": work}
+    assert collect(course, files) == 3
+    said = lines(capsys)["2"]
+    assert "MISSING" in said and (type(fault).__name__ in said or "cannot be stored" in said)
+    assert collected(course) == {"1"}
 
 
 def test_names_that_students_choose_do_not_make_it_another_systems_download(course, work):

@@ -37,10 +37,10 @@ def collect(
 ) -> None:
     """Put submissions from an LMS into submitted/.
 
-    The newest notebook of each student is used. ZIP is the download of all submissions from Canvas,
-    Moodle or Gradescope. FOLDER is the unpacked download, or contains a folder for each student,
-    such as a git clone. One line for each student says what was found, or why nothing was. Run it
-    again with a newer download at any time.
+    One notebook of each student is used, never the course's own solution. ZIP is the download of
+    all submissions from Canvas, Moodle or Gradescope. FOLDER is the unpacked download, or contains
+    a folder for each student, such as a git clone. One line for each student says what was found,
+    or why nothing was. Run it again with a newer download at any time.
 
     Example: course collect 02 submissions.zip
     """

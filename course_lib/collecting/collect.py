@@ -11,9 +11,12 @@
          "entry": "lovelaceada_4711_90210_02_masked_softmax.ipynb",
                                       # file or folder in the download with the notebook
          "original": "02_masked_softmax.ipynb",       # its name when handed in
+         "email": "ada@x.org",        # in the roster, or ""
          "sha256": "...",             # digest of the collected notebook
          "attempt": 90210,            # Canvas's number, highest for the newest; or 0
-         "time": "2026-03-02 23:01:00 UTC",           # or ""
+         "time": "2026-03-02 23:01:00 UTC",           # when the notebook first arrived, or ""
+         "arrived": "2026-03-04 08:00:00 UTC",        # when it was last uploaded, or ""
+         "first": {"DIGEST": "TIME"},                 # when each version first arrived
          "late": false,               # whether Canvas calls it late
          "earlier": ["02_masked_softmax/4711/1.ipynb"]}}}   # in .course/collected, oldest first
 """
@@ -21,7 +24,6 @@
 import hashlib
 import json
 import os
-import re
 import shutil
 import tempfile
 from collections import Counter
@@ -32,21 +34,29 @@ from typing import Any
 
 from nbgrader.plugins import FileNameCollectorPlugin
 
-from course_lib.collecting.layouts import File, HandedIn, handed_in, read_download, read_roster
-from course_lib.collecting.unpack import SafeExtractor
+from course_lib.collecting.choose import Lesson, choose
+from course_lib.collecting.layouts import (
+    NAMES,
+    File,
+    HandedIn,
+    Known,
+    handed_in,
+    read_download,
+    read_roster,
+)
+from course_lib.collecting.unpack import CONCERNS_ALL, SafeExtractor
 from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
-from course_lib.grading.exports.sheet import listed
+from course_lib.grading.exports.sheet import key, listed
 from course_lib.grading.graded import COMPLETE, INCOMPLETE
-from course_lib.grading.intake.ordinary_files import IntakeError, one_line
-from course_lib.grading.intake.parsing import OneStudent
+from course_lib.grading.intake.ordinary_files import one_line
 from course_lib.grading.intake.submissions import NOTEBOOK
 from course_lib.grading.intake.timestamps import STAMP
 from course_lib.workspace.errors import CourseError, UsageError
 from course_lib.workspace.files import write_atomically
 
-# What Colab, browsers, Jupyter, operating systems and Canvas add to the name of a copied file.
-_COPIED = re.compile(r"^(?:copy[ _]of[ _])+|(?:[ _-]*\(\d+\)|[ _-]*copy\d*|-\d+)+$", re.IGNORECASE)
-_NOTHING = {"sha256": "", "attempt": 0, "time": "", "earlier": []}  # record of a new student
+# The record of a new student.
+_NOTHING: dict[str, Any] = {"email": "", "sha256": "", "attempt": 0, "time": "", "arrived": ""}
+_NOTHING |= {"first": {}, "late": False, "earlier": []}
 Chosen = tuple[HandedIn, File | None, str]  # the student, the file to use, and a note
 
 
@@ -110,7 +120,8 @@ def collect(
     sums = Counter(state for _, state, _ in rows)
     told = ", ".join(f"{number} {state}" for state, number in sums.items())
     lines.append(f"{told}; {'nothing is written' if dry_run else f'now: course grade {lesson}'}")
-    return INCOMPLETE if sums["MISSING"] else COMPLETE, lines
+    is_incomplete = sums["MISSING"] or any(map(NOTEBOOK.search, strays))
+    return INCOMPLETE if is_incomplete else COMPLETE, lines
 
 
 def find(
@@ -122,64 +133,64 @@ def find(
     system: str | None,
 ) -> tuple[str, list[Chosen], list[str]]:
     """Return the system that made a download, each student's notebook, and stray files."""
-    system, paths = read_download(extracted, left_out, system)
+    known = _known(course, lesson)
+    system, paths = read_download(extracted, left_out, system, known)
     if system == "moodle" and roster is None:
         raise UsageError(
             "Moodle names a student's folder by a number that changes with each assignment: "
             "download the grading worksheet of this one and name it with --roster FILE"
         )
-    known = {path.name for path in course.step("submitted").glob("[!.]*/")}
-    kind, _, path = course.coursedir("").db_url.partition(":///")
-    if kind != "sqlite" or Path(path).is_file():  # opening creates a missing one
-        with quiet_nbgrader(), course.gradebook() as gradebook:
-            known |= {student.id for student in gradebook.students}
     people = [] if roster is None else read_roster(roster, system, known)
     students, strays = handed_in(system, paths, left_out, people, known)
     if roster is None:
-        absent = known - {one.student for one in students}
+        absent = set(known.values()) - {one.student for one in students}
         students += [HandedIn(student) for student in sorted(absent)]
-    release = course.read_release(lesson)
-    return system, [(one, *_choose(lesson, release, one)) for one in students], strays
+    _warn_of_zeros(students, known)
+    about = Lesson.of(course, lesson)
+    return system, [(one, *_chosen(about, one)) for one in students], strays
 
 
-def _choose(lesson: str, release: tuple[str, Any], one: HandedIn) -> tuple[File | None, str]:
-    """Return the notebook to use for a student, and a note about the choice.
+def _chosen(lesson: Lesson, one: HandedIn) -> tuple[File | None, str]:
+    try:
+        return choose(lesson, one)
+    except Exception as error:  # one student's files must not stop the others'
+        return (
+            None,
+            f"its files cannot be read ({type(error).__name__}): ask for the notebook itself",
+        )
 
-    This is the newest one with answers or, if none has any, the one with the lesson's name.
-    """
 
-    def named(file: File) -> int:
-        stem = _COPIED.sub("", NOTEBOOK.sub("", file.original))
-        name, wanted = (re.sub(r"[\W_]+", "_", text.lower()) for text in (stem, lesson))
-        return (name == wanted) + (wanted in name)
+def _known(course: ClassFolder, lesson: str) -> Known:
+    """Return the students whom the class folder knows, by ids, addresses and numbers in Moodle."""
+    ids = {path.name for path in course.step("submitted").glob("[!.]*/")}
+    others: list[tuple[str, str]] = []
+    kind, _, path = course.coursedir("").db_url.partition(":///")
+    if kind != "sqlite" or Path(path).is_file():  # opening creates a missing one
+        with quiet_nbgrader(), course.gradebook() as gradebook:
+            ids |= {student.id for student in gradebook.students}
+            others += [(student.email or "", student.id) for student in gradebook.students]
+    for note in sorted((course.private / "collected").glob("*.json")):
+        for student, about in json.loads(note.read_text(encoding="utf-8"))["students"].items():
+            others.append((about.get("email", ""), student))
+            match = NAMES["moodle"].fullmatch(about["entry"])
+            if match and note.stem == lesson:  # the number belongs to one assignment
+                others.append((f"Participant {match['who']}", student))
+    known = {key(one): one for one in sorted(ids)}
+    for name, student in others:
+        if name and student in ids:
+            known.setdefault(key(name), student)
+    return known
 
-    notebooks = sorted(
-        (file for file in one.files if NOTEBOOK.search(file.original)),
-        key=lambda file: (file.attempt, file.path.stat().st_mtime, named(file), file.original),
-    )
-    if not notebooks:
-        others = ", ".join(sorted({one_line(file.original) for file in one.files})[:5])
-        nothing = f"no notebook, only {others}" if others else "nothing handed in"
-        return None, "; ".join(dict.fromkeys(one.problems)) or nothing
-    notes = ["late, says Canvas"] if one.late else []
-    notes += ["not in the roster"] if one.is_stranger else []
-    if len(notebooks) == 1 and named(notebooks[0]) == 2:
-        return notebooks[0], "; ".join(notes)
-    reads = OneStudent(lesson, release[0])
-    worked_on = [file for file in notebooks if reads.has_answers(file.path)]
-    file = (worked_on or sorted(notebooks, key=named))[-1]
-    if len(worked_on) > 1:
-        notes.append(f"the newest of {len(worked_on)} notebooks with answers")
-    if not worked_on:
-        problem = f"{one_line(file.original)} holds no answer"
-        try:
-            reads.answers(file.path)
-        except IntakeError as error:
-            problem = str(error)
-        if not named(file):
-            return None, problem
-        notes.append(problem)
-    return file, "; ".join(notes)
+
+def _warn_of_zeros(students: list[HandedIn], known: Known) -> None:
+    """Add a note to students whose ids differ from another id only in leading zeros."""
+    ids = {one.student for one in students} | set(known.values())
+    numbers = {one: one.lstrip("0") for one in ids if one.isdecimal()}
+    for one in students:
+        bare = numbers.get(one.student)
+        alike = sorted(o for o, number in numbers.items() if number == bare and o != one.student)
+        if alike and not one.notes:
+            one.notes.append(f"{listed(alike)} differs only in zeros that a spreadsheet drops")
 
 
 def _submit(
@@ -189,57 +200,106 @@ def _submit(
     note = course.private / "collected" / f"{lesson}.json"
     known = {"from": system, "students": {}}
     text = note.read_text(encoding="utf-8") if note.is_file() else json.dumps(known)
-    was_from, known = json.loads(text)["from"], json.loads(text) | {"from": system}
+    known = json.loads(text)
+    is_comparable, known["from"] = known["from"] == system, system
     rows = []
     for one, file, said in students:
-        student, label = one.student, f"{one.student} ({one.name})" if one.name else one.student
-        place = course.step("submitted") / student / lesson / f"{lesson}.ipynb"
-        there = place.read_bytes() if place.is_file() else None
+        before = _NOTHING | known["students"].get(one.student, {})
+        label = f"{one.student} ({one.name})" if one.name else one.student
+        try:
+            new = _New(course, lesson, one, file, before, is_comparable)
+            state, said = new.state, new.explained(said)
+            if state in ("found", "renamed", "unchanged") and not dry_run:
+                known["students"][one.student] = new.store()
+        except Exception as error:  # one student's files must not stop the others'
+            if isinstance(error, OSError) and error.errno in CONCERNS_ALL:
+                raise
+            state, said = "MISSING", f"cannot be stored here ({one_line(str(error))})"
+        rows.append((one_line(label, 40), state, said))
+    if not dry_run and (new_text := json.dumps(known, indent=1)) != text:
+        write_atomically(note, new_text)
+    return rows
+
+
+class _New:
+    """What a download brings for one student, compared with what was collected before."""
+
+    def __init__(
+        self,
+        course: ClassFolder,
+        lesson: str,
+        one: HandedIn,
+        file: File | None,
+        before: dict[str, Any],
+        is_comparable: bool,
+    ) -> None:
+        self.file, self.before = file, before
+        self.place = course.step("submitted") / one.student / lesson / f"{lesson}.ipynb"
+        self.kept = course.private / "collected" / lesson / one.student
+        self.there = self.place.read_bytes() if self.place.is_file() else None
         if file is None:
-            state = "MISSING" if there is None else "kept"
-            said = said if there is None else f"collected before; this time: {said}"
-            rows.append((one_line(label, 40), state, said))
-            continue
-        data, before = file.path.read_bytes(), known["students"].get(student, _NOTHING)
-        record = {
+            self.state = "MISSING" if self.there is None else "kept"
+            return
+        self.data = file.path.read_bytes()
+        digest = hashlib.sha256(self.data).hexdigest()
+        self.arrived = f"{one.time:%Y-%m-%d %H:%M:%S} UTC" if one.time else ""
+        first = {before["sha256"]: before["time"]} | before["first"]
+        first[digest] = min(filter(None, [first.get(digest), self.arrived]), default="")
+        self.was_on_time = one.late and before["sha256"] == digest and not before["late"]
+        self.record = {
             "name": one.name,
             "entry": file.entry,
             "original": file.original,
-            "sha256": hashlib.sha256(data).hexdigest(),
+            "email": one.email or before["email"],
+            "sha256": digest,
             "attempt": file.attempt,
-            "time": f"{one.time:%Y-%m-%d %H:%M:%S} UTC" if one.time else "",
-            "late": one.late,
+            "time": first[digest],
+            "arrived": self.arrived,
+            "first": {sha: time for sha, time in first.items() if time},
+            "late": one.late and not self.was_on_time,
             "earlier": before["earlier"],
         }
         # Keep an instructor's changes in submitted/ until the student hands in another notebook.
-        is_same = there is not None and (there == data or before["sha256"] == record["sha256"])
-        is_older = record["attempt"] < before["attempt"] or "" < record["time"] < before["time"]
-        state = "found" if file.original == place.name else "renamed"
-        if is_same:
-            state = "unchanged"
-        elif is_older and was_from == system:
-            state, said = "kept", "a newer one was collected before"
-        elif there is not None:
-            said = "; ".join(filter(None, [said, "the one before is kept in .course/collected"]))
-        rows.append(
-            (one_line(label, 40), state, ": ".join(filter(None, [one_line(file.original), said])))
+        self.is_same = self.there is not None and (
+            self.there == self.data or before["sha256"] == digest
         )
-        if dry_run or state == "kept":
-            continue
-        if not is_same:
-            if there is not None:
-                earlier = f"{lesson}/{student}/{len(before['earlier']) + 1}.ipynb"
-                write_atomically(note.parent / earlier, there)
-                record["earlier"] = [*before["earlier"], earlier]
-            write_atomically(place, data)
-        if not is_same or record["time"] != before["time"]:
-            place.with_name(STAMP).unlink(missing_ok=True)
-            if record["time"]:
-                write_atomically(place.with_name(STAMP), f"{record['time']}\n")
-        known["students"][student] = record
-    if not dry_run and (new := json.dumps(known, indent=1)) != text:
-        write_atomically(note, new)
-    return rows
+        last = before["arrived"] or before["time"]
+        is_older = file.attempt < before["attempt"] or "" < self.arrived < last
+        self.state = "found" if file.original == self.place.name else "renamed"
+        if self.is_same:
+            self.state = "unchanged"
+        elif is_older and is_comparable:
+            self.state = "kept"
+
+    def explained(self, note: str) -> str:
+        """Return which file was taken, and why, in one line."""
+        if self.file is None:
+            return note if self.there is None else f"collected before; this time: {note}"
+        notes = [note]
+        if self.state == "kept":
+            notes = ["a newer one was collected before"]
+        elif self.there is not None and not self.is_same:
+            notes.append("the one before is kept in .course/collected")
+        if self.state != "kept" and self.record["time"] < self.arrived:
+            notes.append(f"uploaded again at {self.arrived}, and {self.record['time']} counts")
+        notes += ["the same notebook was there on time"] if self.was_on_time else []
+        taken = one_line("/".join(self.file.place) or self.file.original, 120)
+        return ": ".join(filter(None, [taken, "; ".join(filter(None, notes))]))
+
+    def store(self) -> dict[str, Any]:
+        """Bring submitted/ up to date, and return what to remember about the student."""
+        if not self.is_same:
+            if self.there is not None:
+                earlier = self.kept / f"{len(self.before['earlier']) + 1}.ipynb"
+                write_atomically(earlier, self.there)
+                path = earlier.relative_to(self.kept.parent.parent).as_posix()
+                self.record["earlier"] = [*self.before["earlier"], path]
+            write_atomically(self.place, self.data)
+        if not self.is_same or self.record["time"] != self.before["time"]:
+            self.place.with_name(STAMP).unlink(missing_ok=True)
+            if self.record["time"]:
+                write_atomically(self.place.with_name(STAMP), f"{self.record['time']}\n")
+        return self.record
 
 
 class Collector(FileNameCollectorPlugin):

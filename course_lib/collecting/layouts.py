@@ -25,13 +25,15 @@ from course_lib.grading.exports.lms import IDS, read_layout
 from course_lib.grading.exports.request import ExportRequest
 from course_lib.grading.exports.sheet import key, listed, read_sheet
 from course_lib.grading.intake.ordinary_files import one_line
+from course_lib.grading.intake.submissions import NOTEBOOK
 from course_lib.grading.intake.timestamps import parse_time
 from course_lib.workspace.errors import ExportError, UsageError
 
 METADATA = "submission_metadata.yml"
+_LONGEST = 200  # bytes of an id, which names a folder
 _CANVAS = re.compile(
     r"(?P<name>.*?)_(?P<late>LATE_)?(?P<who>\d+)_"
-    r"(?:(?P<attempt>\d+)_(?P<original>.+)|(?:text|link)\.html)",
+    r"(?:(?P<attempt>\d{1,20})_(?P<original>.+)|(?:text|link)\.html)",
     re.DOTALL,
 )
 _MOODLE = re.compile(
@@ -52,6 +54,7 @@ _ROSTERS = {
 }
 NAMES = {"moodle": _MOODLE, "canvas": _CANVAS}
 Paths = Mapping[tuple[str, ...], Path]
+Known = Mapping[str, str]  # the students here by the keys of their ids, addresses and numbers
 
 
 class File(NamedTuple):
@@ -60,6 +63,7 @@ class File(NamedTuple):
     path: Path
     original: str
     entry: str  # the name that the LMS gave the file or its folder
+    place: tuple[str, ...] = ()  # its path below the entry
     attempt: int = 0  # Canvas's number of the upload, highest for the newest
 
 
@@ -70,6 +74,8 @@ class Person(NamedTuple):
     name: str
     ids: Collection[str]  # the ids that a download may contain
     time: datetime | None = None  # when the work arrived, in UTC but without a zone
+    email: str = ""
+    note: str = ""  # about two ids of one student
 
 
 @dataclass
@@ -80,15 +86,21 @@ class HandedIn:
     name: str = ""
     files: list[File] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)  # why files were left out
+    notes: list[str] = field(default_factory=list)  # for the instructor
+    email: str = ""
     time: datetime | None = None
     late: bool = False  # Canvas says so
     is_stranger: bool = False  # not in the roster
 
 
 def read_download(
-    extracted: Path, left_out: Collection[Path], system: str | None
+    extracted: Path, left_out: Collection[Path], system: str | None, known: Known
 ) -> tuple[str, Paths]:
-    """Return which system made a download, and its files by their paths in it."""
+    """Return which system made a download, and its files by their paths in it.
+
+    Several notebooks in the only folder may be those of several students, as in an export of
+    Google Drive, unless the folder has the name of a known student or `system` is given.
+    """
     found = sorted({*left_out, *(path for path in extracted.rglob("*") if path.is_file())})
     paths = {path.relative_to(extracted).parts: path for path in found}
     paths = {parts: path for parts, path in paths.items() if not parts[0].endswith(".csv")}
@@ -96,12 +108,15 @@ def read_download(
     for is_outermost in (True, False):  # the download, or the one folder in it
         tops = {parts[0] for parts in paths}
         inner = {parts[1:]: path for parts, path in paths.items() if parts[1:]}
-        holds_class = is_outermost and _recognize(paths) in (None, "folder")
-        holds_class |= is_zip and len({parts[0] for parts in inner}) > 1
+        holds_class = is_outermost or (is_zip and len({parts[0] for parts in inner}) > 1)
+        holds_class &= _recognize(paths) in (None, "folder")
         if len(tops) == 1 and (holds_class or _recognize(inner) not in (None, "folder")):
             is_zip, paths = max(tops).endswith(".zip"), inner
+    notebooks = [parts for parts in paths if NOTEBOOK.search(parts[-1])]
+    is_unclear = system is None and len({parts[0] for parts in paths}) == 1 < len(notebooks)
+    is_unclear &= not any(key(parts[0]) in known for parts in notebooks)
     system = system or _recognize(paths)
-    if system is None:
+    if system is None or (system == "folder" and is_unclear):
         raise UsageError(
             "this is not a download of Canvas, Moodle or Gradescope, and not a folder with a "
             "folder for each student: name another one, or say what it is with --from"
@@ -121,7 +136,7 @@ def _recognize(paths: Paths) -> str | None:
     return "folder" if any(len(parts) > 1 for parts in paths) else None
 
 
-def read_roster(path: Path, system: str, known: Collection[str]) -> list[Person]:
+def read_roster(path: Path, system: str, known: Known) -> list[Person]:
     """Read the class from a file of the LMS, preferring ids that are `known` in the course."""
     what, names = _ROSTERS[system]
     sheet = read_sheet(path)
@@ -139,16 +154,19 @@ def read_roster(path: Path, system: str, known: Collection[str]) -> list[Person]
     people: dict[str, Person] = {}
     for row in (sheet.rows[at] for at in students):
         name = " ".join(row[at].strip() for at in named)
-        person = _person([row[at] for at in columns], name, known)
+        ids = [row[at] for at in columns]
+        number = (
+            [row[at].strip() for at in sheet.columns("Identifier")] if system == "moodle" else []
+        )
+        person = _person(ids, name, known, number)
         if person is None or name == "Student, Test":  # Canvas's test student
             continue
         if system == "canvas":
             person = person._replace(ids=[row[sheet.column("ID")].strip()])
         elif system == "moodle":
-            number = re.findall(r"\d+$", row[sheet.column("Identifier")].strip())
             times = [row[at].strip() for at in sheet.columns("Last modified (submission)")]
             time = next((_local(text, path) for text in times if text not in ("", "-")), None)
-            person = person._replace(ids=number, time=time)
+            person = person._replace(ids=re.findall(r"\d+$", *number), time=time)
         if people.setdefault(person.student, person) is not person:
             raise UsageError(f"{path} has two rows for {person.student!r}: correct one of them")
     return list(people.values())
@@ -165,16 +183,31 @@ def _local(text: str, path: Path) -> datetime:
         ) from error
 
 
-def _person(ids: Collection[str], name: str, known: Collection[str]) -> Person | None:
-    """Return the student with the id that the course knows, or else with the first id."""
+def _person(
+    ids: Collection[str], name: str, known: Known, numbers: Collection[str] = ()
+) -> Person | None:
+    """Return the student with the id that the course knows, or else with the first id.
+
+    A student who is known by another id has the same e-mail address or number in Moodle. The other
+    id is then kept, since the work and the grades have it.
+    """
     usable = re.compile(r"[^./\\\0-\x1f][^/\\\0-\x1f]*")  # a valid folder name
     ids = [one.strip() for one in ids if usable.fullmatch(one.strip())]
+    ids = [one for one in ids if len(one.encode("utf-8", "replace")) <= _LONGEST]
     if not ids:
         return None
+    email = next((one for one in ids if "@" in one), "")
     ids += [one.partition("@")[0] for one in ids if "@" in one]
-    by_key = {key(one): one for one in known}
-    student = next((by_key[key(one)] for one in ids if key(one) in by_key), ids[0])
-    return Person(student, name, [key(one) for one in ids])
+    keys = [key(one) for one in ids]
+    student = next((known[one] for one in [*keys, *map(key, numbers)] if one in known), ids[0])
+    same = {known[one] for one in map(key, [email, *numbers]) if one in known} | {student}
+    note = ""
+    if key(student) not in keys:
+        note = f"known as {student}, and as {ids[0]} in the roster"
+    elif len(same) > 1:
+        note = f"{' and '.join(sorted(same))} are one student: keep one of them"
+    note = note and f"{note} (the same e-mail address or number; did a spreadsheet drop zeros?)"
+    return Person(student, name, keys, None, email, note)
 
 
 class _Loader(yaml.SafeLoader):
@@ -189,7 +222,7 @@ def _plain(loader: yaml.SafeLoader, _: str, node: yaml.Node) -> Any:
 _Loader.add_multi_constructor("!ruby/", _plain)
 
 
-def read_metadata(path: Path | None, known: Collection[str]) -> dict[str, list[Person]]:
+def read_metadata(path: Path | None, known: Known) -> dict[str, list[Person]]:
     """Return the submitters of each Gradescope folder."""
     submissions: dict[str, list[Person]] = {}
     try:
@@ -216,7 +249,7 @@ def handed_in(
     paths: Paths,
     left_out: Mapping[Path, str],
     roster: Collection[Person],
-    known: Collection[str],
+    known: Known,
 ) -> tuple[list[HandedIn], list[str]]:
     """Return what each student in the download or roster handed in, and stray files."""
     metadata = read_metadata(paths.get((METADATA,)), known) if system == "gradescope" else {}
@@ -231,7 +264,7 @@ def handed_in(
         for owner, file, late in owners:
             person = next((by_id[one] for one in owner.ids if one in by_id), None)
             somebody = person or owner
-            one = found.setdefault(somebody.student, HandedIn(somebody.student, somebody.name))
+            one = found.setdefault(somebody.student, _nothing_of(somebody))
             one.late |= late
             one.time = owner.time or somebody.time
             one.is_stranger = person is None and bool(roster)
@@ -249,8 +282,14 @@ def handed_in(
             "another assignment: download the grading worksheet of this one"
         )
     for person in roster:
-        found.setdefault(person.student, HandedIn(person.student, person.name))
+        found.setdefault(person.student, _nothing_of(person))
     return sorted(found.values(), key=lambda one: one.student), list(dict.fromkeys(strays))
+
+
+def _nothing_of(person: Person) -> HandedIn:
+    """Return a student who has handed in nothing so far."""
+    notes = [person.note] if person.note else []
+    return HandedIn(person.student, person.name, notes=notes, email=person.email)
 
 
 def _owners(
@@ -260,11 +299,11 @@ def _owners(
     top, last = parts[0], parts[-1]
     if system == "gradescope":
         for person in metadata.get(top, ()):
-            yield person, File(path, last, top), False
+            yield person, File(path, last, top, parts[1:]), False
     elif system == "moodle":
         if match := _MOODLE.fullmatch(top):
             original = last if len(parts) > 1 else match["original"] or top
-            yield Person(top, "", [match["who"]]), File(path, original, top), False
+            yield Person(top, "", [match["who"]]), File(path, original, top, parts[1:]), False
     elif system == "canvas":
         if top.startswith("anon_"):
             raise UsageError(
@@ -273,7 +312,7 @@ def _owners(
             )
         if match := _CANVAS.fullmatch(top):
             original = last if len(parts) > 1 else match["original"] or top
-            file = File(path, original, top, int(match["attempt"] or 0))
+            file = File(path, original, top, parts[1:], int(match["attempt"] or 0))
             yield Person(match["who"], match["name"], [match["who"]]), file, bool(match["late"])
     elif len(parts) > 1:
-        yield Person(top, "", [key(top)]), File(path, last, top), False
+        yield Person(top, "", [key(top)]), File(path, last, top, parts[1:]), False

@@ -1,14 +1,13 @@
 """Unpack a download from an LMS. Archives that students handed in may be hostile."""
 
+import contextlib
 import errno
-import lzma
 import os
 import re
 import shutil
 import tempfile
 import time
 import zipfile
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -21,8 +20,12 @@ from course_lib.grading.intake.submissions import LEFT_BY_PROGRAMS
 
 MAX_ARCHIVE = 50_000_000  # bytes of an archive inside another; also bounds its table of contents
 MAX_DEPTH = 3  # levels of archives inside archives
+MAX_FOLDERS = 50  # levels of folders; Python walks through folders by recursion
+_LARGE = "has {:,.0f} MB, more than {:.0f}: ask for it with its outputs cleared"
 _LINK = "is a link or no ordinary file: ask for the file itself"
-_DAMAGED = (zipfile.BadZipFile, RuntimeError, ValueError, EOFError, zlib.error, lzma.LZMAError)
+_DEEP = f"lies in more than {MAX_FOLDERS} folders: ask for the notebook itself"
+CONCERNS_ALL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # of errors; others concern one file
+_REFUSED = (errno.ENAMETOOLONG, errno.EILSEQ, errno.EACCES, errno.EPERM, errno.EIO)
 
 
 @dataclass
@@ -55,18 +58,35 @@ class SafeExtractor(ExtractorPlugin):
 
     def unpack_folder(self, source: Path, into: Path, *, is_class: bool = False) -> None:
         """Unpack a folder. If `is_class`, archives directly in it may hold a whole class."""
-        for folder, folders, names in os.walk(source):
+
+        def refused(error: OSError) -> None:
+            place = into / Path(error.filename).relative_to(source)
+            self._leave_out(
+                place, f"cannot be read ({error.strerror}): ask for the notebook itself"
+            )
+
+        into.mkdir(parents=True, exist_ok=True)
+        for folder, folders, names in os.walk(source, onerror=refused):
+            place = into / Path(folder).relative_to(source)
             folders[:] = [name for name in folders if not LEFT_BY_PROGRAMS.fullmatch(name)]
+            if folders and len(place.relative_to(into).parts) >= MAX_FOLDERS:
+                self._leave_out(place / folders[0], _DEEP)
+                folders.clear()
             for path in (Path(folder, n) for n in names if not LEFT_BY_PROGRAMS.fullmatch(n)):
-                place = into / path.relative_to(source)
-                place.parent.mkdir(parents=True, exist_ok=True)
-                if path.is_symlink() or not path.is_file():
-                    self._leave_out(place, _LINK)
-                elif path.suffix.lower() == ".zip":
-                    self.unpack(path, place, is_class=is_class and path.parent == source)
+                if path.suffix.lower() == ".zip" and path.is_file() and not path.is_symlink():
+                    self.unpack(path, place / path.name, is_class=is_class and place == into)
                 else:
-                    shutil.copyfile(path, place)
-                    os.utime(place, (0, 0))
+                    self._attempt(place / path.name, self._copy, path, place / path.name)
+
+    def _copy(self, path: Path, place: Path) -> None:
+        """Copy an ordinary file of a folder."""
+        if path.is_symlink() or not path.is_file():
+            raise _LeftOutError(_LINK)
+        if (size := path.stat().st_size) > MAX_BYTES:
+            raise _LeftOutError(_LARGE.format(size / 1e6, MAX_BYTES / 1e6))
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, place)
+        os.utime(place, (0, 0))
 
     def unpack(self, archive: Path, place: Path, *, is_class: bool) -> None:
         """Unpack an archive, of a student or of a whole class, into a folder."""
@@ -74,17 +94,24 @@ class SafeExtractor(ExtractorPlugin):
         self._attempt(place, self._unpack, archive, place, room, 0 if is_class else 1)
 
     def _attempt(self, place: Path, step: Callable[..., None], *arguments: object) -> None:
-        """Run a step of unpacking. If it fails, leave out its files, but raise for a full disk."""
+        """Run a step of unpacking. If it fails, leave out its files, but raise for a full disk.
+
+        Any exception is a fault of the file, because zipfile raises many types for damaged ones.
+        """
         try:
             step(*arguments)
         except _LeftOutError as error:
             self._leave_out(place, str(error))
-        except (*_DAMAGED, OSError) as error:
-            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        except Exception as error:
+            number = error.errno if isinstance(error, OSError) else None
+            if number in CONCERNS_ALL:
                 raise
-            if place.is_file():
-                place.unlink()
-            self._leave_out(place, "is damaged or has a password: ask for the notebook itself")
+            with contextlib.suppress(OSError, ValueError):
+                place.unlink()  # a part of the file
+            why = "is damaged or has a password"
+            if number in _REFUSED:
+                why = f"cannot be read or stored here ({os.strerror(number)})"
+            self._leave_out(place, f"{why}: ask for the notebook itself")
 
     def _leave_out(self, place: Path, why: str) -> None:
         self.log.info("%s %s", place, why)
@@ -92,14 +119,18 @@ class SafeExtractor(ExtractorPlugin):
 
     def _unpack(self, file: Path | IO[bytes], place: Path, room: Room, depth: int) -> None:
         """Unpack an archive into a folder; `depth` 0 is the LMS's own archive."""
-        place.mkdir(exist_ok=True)
+        place.mkdir(parents=True, exist_ok=True)
         with zipfile.ZipFile(file) as archive:
             for member in archive.infolist():
                 name = member.filename.replace("\\", "/")
                 parts = PurePosixPath(name).parts
-                if ".." in parts or re.match(r"/|[A-Za-z]:/", name):
+                if not parts:
+                    self._leave_out(place / "..", "has a file without a name")
+                elif ".." in parts or re.match(r"/|[A-Za-z]:/", name):
                     self._leave_out(place / "..", "is a path that leads out of its archive")
-                elif not member.is_dir() and not any(map(LEFT_BY_PROGRAMS.fullmatch, parts)):
+                elif len(parts) > MAX_FOLDERS:
+                    self._leave_out(place / parts[0], _DEEP)
+                elif not (name.endswith("/") or any(map(LEFT_BY_PROGRAMS.fullmatch, parts))):
                     inner = place.joinpath(*parts)
                     room.files -= 1
                     if room.files < 0 or room.bytes < member.file_size <= MAX_BYTES:
@@ -115,8 +146,7 @@ class SafeExtractor(ExtractorPlugin):
         if member.external_attr >> 28 not in (0, 0o10):  # the file type on Unix
             raise _LeftOutError(_LINK)
         if size > most:
-            has = f"has {size / 1e6:,.0f} MB, more than {most / 1e6:.0f}"
-            raise _LeftOutError(f"{has}: ask for it with its outputs cleared")
+            raise _LeftOutError(_LARGE.format(size / 1e6, most / 1e6))
         if is_archive and depth == MAX_DEPTH:
             raise _LeftOutError("lies in too many archives: ask for the notebook itself")
         room.bytes -= size

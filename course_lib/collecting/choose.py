@@ -1,0 +1,181 @@
+"""Choose the notebook that a student means, among everything that was handed in.
+
+A clone or a fork of the course also holds the solution of the lesson and the notebooks of other
+lessons, all with the time of the download. The rules are:
+
+1. Nothing in a folder `solutions` is used, since the course keeps its answers there. The sample
+   class that `course demo` puts into a folder `demo` is not used either.
+2. A copy of the course's solution is not used, wherever it lies. A notebook is such a copy if each
+   of its answers has the marks of a solution (### BEGIN SOLUTION), which a release never has, or if
+   all answers equal those of the class's solution notebook and one of them is a text. Short code
+   may equal the course's by chance, so equal code alone is never a reason.
+3. Of the other notebooks with answers, those of the newest upload count. If there are several, the
+   one at the lesson's own place is used: notebooks/LESSON/LESSON.ipynb, LESSON/LESSON.ipynb, or
+   LESSON.ipynb at the top. Otherwise the newest is used. In a checkout all are equally new, so the
+   one with the most answers is used.
+4. If no notebook has answers, one at the lesson's own place or with the lesson's name is used.
+"""
+
+import functools
+import os
+import re
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from nbformat import NotebookNode
+
+from course_lib.collecting.layouts import File, HandedIn
+from course_lib.grading.class_folder import ClassFolder
+from course_lib.grading.exports.sheet import listed
+from course_lib.grading.intake.ordinary_files import IntakeError, one_line
+from course_lib.grading.intake.read import parse_release, read_bytes, read_submission
+from course_lib.grading.intake.submissions import NOTEBOOK
+from course_lib.grading.jobs import Job
+
+# What Colab, browsers, Jupyter, operating systems and Canvas add to the name of a copied file.
+_COPIED = re.compile(r"^(?:copy[ _]of[ _])+|(?:[ _-]*\(\d+\)|[ _-]*copy\d*|-\d+)+$", re.IGNORECASE)
+_COURSES = re.compile(r"(?:^|/)(?:solutions|demo/(?:submitted|autograded|notebooks))/", re.I)
+_MARK = re.compile(r".*### (?:BEGIN|END) SOLUTION.*")
+
+
+class Lesson(NamedTuple):
+    """What decides whether a notebook holds a student's answers to a lesson."""
+
+    name: str
+    release: str
+    solution: bytes  # empty if the class has none
+
+    @classmethod
+    def of(cls, course: ClassFolder, name: str) -> "Lesson":
+        """Read a lesson's notebooks from the class folder."""
+        solution = course.step("source") / name / f"{name}.ipynb"
+        data = solution.read_bytes() if solution.is_file() else b""
+        return cls(name, course.read_release(name)[0], data)
+
+
+class Contents(NamedTuple):
+    """What a notebook holds."""
+
+    answers: int = 0  # the number of answers that are not as in the release
+    is_courses: bool = False  # a copy of the course's solution
+    problem: str = ""  # why it cannot be graded
+
+
+def contents(lesson: Lesson, data: bytes, name: str) -> Contents:
+    """Return what a submitted notebook holds. This parses hostile text and reads nothing else."""
+    try:
+        found = _answers(lesson, data, name)
+    except IntakeError as error:
+        return Contents(problem=str(error))
+    stubs = _words(parse_release(lesson.release))
+    given = sum(words != stub for (words, *_), (stub, *_) in zip(found, stubs, strict=True))
+    is_courses = bool(given) and all(is_marked for _, is_marked, _ in found)
+    if given and not is_courses and lesson.solution and any(is_text for *_, is_text in found):
+        is_courses = [one[0] for one in found] == [one[0] for one in _courses_answers(lesson)]
+    return Contents(given, is_courses, "" if given else f"{name} holds no answer")
+
+
+def _answers(lesson: Lesson, data: bytes, name: str) -> list[tuple[list[str], bool, bool]]:
+    notebook, _ = read_submission(Job("", lesson.name, "", data, lesson.release, "", name))
+    return _words(notebook)
+
+
+@functools.lru_cache(maxsize=2)
+def _courses_answers(lesson: Lesson) -> list[tuple[list[str], bool, bool]]:
+    try:
+        return _answers(lesson, lesson.solution, "the solution")
+    except IntakeError:
+        return []
+
+
+def _words(notebook: NotebookNode) -> list[tuple[list[str], bool, bool]]:
+    """Return each answer's words, whether it has the marks of a solution, and if it is a text."""
+    cells = [c for c in notebook.cells if c.metadata.get("nbgrader", {}).get("solution")]
+    return [
+        (_MARK.sub("", c.source).split(), bool(_MARK.search(c.source)), c.cell_type != "code")
+        for c in cells
+    ]
+
+
+def choose(lesson: Lesson, one: HandedIn) -> tuple[File | None, str]:
+    """Return the notebook to use for a student, or None, and a note about the choice."""
+    notes = ["late, says Canvas"] if one.late else []
+    notes += ["not in the roster"] if one.is_stranger else []
+    notes += one.notes
+    below = _places(one.files)
+
+    def named(file: File) -> int:
+        stem = _COPIED.sub("", NOTEBOOK.sub("", file.original))
+        name, wanted = (re.sub(r"[\W_]+", "_", text.lower()) for text in (stem, lesson.name))
+        return (name == wanted) + (wanted in name)
+
+    def at_own_place(file: File) -> bool:
+        folders = [part for part in below[file].parts[:-1] if not part.endswith(".zip")]
+        is_place = folders in ([], [lesson.name], ["notebooks", lesson.name])
+        return is_place and file.original.lower() == f"{lesson.name}.ipynb"
+
+    def time(file: File) -> float:
+        return file.path.stat().st_mtime
+
+    notebooks = [file for file in one.files if NOTEBOOK.search(file.original)]
+    usable = [file for file in notebooks if not _COURSES.search("/".join(file.place))]
+    courses = [file for file in notebooks if file not in usable and named(file)]
+    found: dict[File, Contents] = {}
+    for file in usable:
+        try:
+            data = read_bytes(file.path)
+        except IntakeError as error:
+            found[file] = Contents(problem=str(error))
+            continue
+        is_plain = named(file) == 2 and b"SOLUTION" not in data.replace(
+            b"\0", b""
+        )  # in UTF-16, too
+        if len(notebooks) == 1 and is_plain:
+            found[file] = Contents(1)  # nothing to choose from; parsing takes time
+        else:
+            found[file] = contents(lesson, data, one_line(file.original))
+    courses += [file for file in usable if found[file].is_courses]
+    usable = [file for file in usable if not found[file].is_courses]
+    told = f"the course's own answers, not used: {listed(map(str, (below[f] for f in courses)))}"
+    if not usable:
+        names = {one_line(file.original) for file in one.files if file not in courses}
+        nothing = f"no notebook, only {listed(sorted(names))}" if names else "nothing handed in"
+        reasons = [*one.problems, *([told] if courses else [])] or [nothing]
+        return None, "; ".join(dict.fromkeys([*reasons, *one.notes]))
+    notes += [told] if courses else []
+    worked_on = [file for file in usable if found[file].answers]
+    if not worked_on:
+        order = sorted(
+            usable, key=lambda f: (named(f), at_own_place(f), f.attempt, time(f), f.place)
+        )
+        notes.append(found[order[-1]].problem)
+        return (order[-1] if named(order[-1]) else None), "; ".join(notes)
+    reasons = {
+        "of the newest upload": lambda file: file.attempt,
+        "at the lesson's own place": at_own_place,
+        "the newest": time,
+        "with the most answers": lambda file: found[file].answers,
+        "with the lesson's name": named,
+        "the last by name": lambda file: file.place or (file.original,),
+    }
+    *_, other, file = [
+        None,
+        *sorted(worked_on, key=lambda f: [rank(f) for rank in reasons.values()]),
+    ]
+    if other is not None:
+        why = next((text for text, rank in reasons.items() if rank(file) != rank(other)), "one")
+        notes.append(f"{len(worked_on)} notebooks with answers, this is {why}")
+    return file, "; ".join(notes)
+
+
+def _places(files: Sequence[File]) -> dict[File, PurePosixPath]:
+    """Return each file's path within its upload, without a folder that holds all of the upload."""
+    places = {}
+    for entry in {file.entry for file in files}:
+        paths = {
+            f: PurePosixPath("/", *(f.place or [f.original])) for f in files if f.entry == entry
+        }
+        top = os.path.commonpath([path.parent for path in paths.values()])
+        places |= {file: path.relative_to(top) for file, path in paths.items()}
+    return places

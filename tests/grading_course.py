@@ -106,7 +106,7 @@ def make_class(root: Path, students: Sequence[str]) -> Path:
     """Make an ungraded class in which every third student's answers are all wrong or missing."""
     from course_lib.grading.class_folder import ClassFolder
 
-    root.mkdir(exist_ok=True)
+    root.mkdir(parents=True, exist_ok=True)
     ClassFolder(make_course(root)).check_seed()  # the same in all copies of the class
     for number, student in enumerate(students):
         hand_in(root, student, honest(root, **({"causal_mask": UPPER} if number % 3 == 2 else {})))

@@ -88,6 +88,7 @@ def test_a_weak_sandbox_is_bad_in_the_folder_of_a_class(tmp_path, monkeypatch, s
     weak = Reached("off", {"strict": "bwrap is missing; apt-get install bubblewrap"})
     monkeypatch.setattr(executors, "reached", lambda wanted: weak)
     assert doctor.look_at_sandbox(tmp_path).ok
+    (tmp_path / "nbgrader_config.py").write_text("c = get_config()")
     (tmp_path / sign).parent.mkdir()
     (tmp_path / sign).touch()
     finding = bad(doctor.look_at_sandbox(tmp_path))

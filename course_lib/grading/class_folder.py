@@ -25,6 +25,7 @@ from course_lib.grading.adapters.nbgrader import Gradebook
 from course_lib.grading.cell_kinds import check_cells, grade_id, is_plain_test
 from course_lib.grading.gradebook import change_cells, opened
 from course_lib.grading.intake.ordinary_files import IntakeError, read_ordinary
+from course_lib.grading.sandbox.confinement import exposed
 from course_lib.workspace.errors import GradingError
 from course_lib.workspace.folder import load_config
 
@@ -69,6 +70,13 @@ class ClassFolder:
     def private(self) -> Path:
         """Return the folder of grading's own files: the secret seed, the ledger and logs."""
         return self.root / ".course"
+
+    def exposed(self) -> str:
+        """Return which part of the class submitted code could read, with the remedy, or ""."""
+        steps = ("source", "release", "submitted", "autograded", "feedback")
+        parts = [self.root, *map(self.step, steps)]
+        kind, _, path = self._folders.db_url.partition(":///")
+        return exposed([*parts, Path(path)] if kind == "sqlite" else parts)
 
     def ledger_path(self, lesson: str) -> Path:
         """Return the folder that holds the state of each submission of a lesson."""

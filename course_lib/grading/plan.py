@@ -14,7 +14,7 @@ from course_lib.grading.intake.submissions import Submission, choose
 from course_lib.grading.jobs import Job, Settings
 from course_lib.grading.ledger import Entry, Ledger, checks_digest, key_of, seed_of, work_of
 from course_lib.workspace.course_toml import FILE, other_points
-from course_lib.workspace.errors import UsageError
+from course_lib.workspace.errors import GradingError, UsageError
 
 
 class LessonToGrade:
@@ -22,6 +22,8 @@ class LessonToGrade:
 
     def __init__(self, course: ClassFolder, lesson: str, settings: Settings) -> None:
         self.course, self.lesson, self.settings = course, lesson, settings
+        if settings.sandbox != "off" and (problem := course.exposed()):
+            raise GradingError(problem)
         self.release, self.notebook = course.read_release(lesson)  # as text and parsed
         checks = check_cells(self.notebook)
         counted = {grade_id(cell): cell.metadata["nbgrader"]["points"] for cell in checks}

@@ -175,12 +175,16 @@ def look_at_disk(folder: Path) -> Finding:
 
 def look_at_sandbox(root: Path | None) -> Finding:
     """Find out how well `course grade` can confine students' code here."""
+    from course_lib.grading.class_folder import ClassFolder
     from course_lib.grading.executors.local import reached
 
     found = reached(None)
     seen = f"{found}; {found.holds}".removeprefix("sandbox ")
     signs = (".course/init.json", "submitted")  # a class folder has both, a student's has neither
     needed = root is not None and any((root / sign).exists() for sign in signs)
+    if root is not None and needed and (problem := ClassFolder(root).exposed()):
+        where, _, fix = problem.partition(": ")
+        return Finding("sandbox", False, where, fix)
     fix = found.refused.get("strict", "").rpartition("; ")[2]
     fix += "; or, if you trust everyone who submits: course grade LESSON --trusted --sandbox off"
     return Finding("sandbox", found.level == "strict" or not needed, seen, fix)

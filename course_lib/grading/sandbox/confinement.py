@@ -6,12 +6,14 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from course_lib.grading.sandbox import cgroup
 
 _PACKAGE = Path(__file__).resolve().parents[2]
+_SOURCES = _PACKAGE.parent if (_PACKAGE.parent / "pyproject.toml").is_file() else _PACKAGE
 _REFUSED = """
 ptrace process_vm_readv process_vm_writev kcmp keyctl add_key request_key bpf perf_event_open
 userfaultfd io_uring_setup io_uring_enter io_uring_register mount umount2 move_mount open_tree
@@ -143,20 +145,34 @@ def _bubblewrap(library: Path) -> list[str]:
     command = [shutil.which("bwrap") or "bwrap", *start.split()]  # PATH differs in the sandbox
     for capability in ("SYS_ADMIN", "SETUID", "SETGID", "SETPCAP", "KILL", "SYS_CHROOT"):
         command += ["--cap-add", f"CAP_{capability}"]
-    shown = ["/usr", *_python_paths()]
-    for path in shown:
+    ours = str(_SOURCES)  # hidden, because it contains the solutions
+    # Below a path that is shown, another one may be hidden, and below that, .venv be shown again.
+    for path in sorted(("/usr", ours, *_python_paths()), key=_inside):
         parent = str(Path(_inside(path)).parent)  # --bind would create it with mode 700
-        command += ["--dir", parent, "--ro-bind", path, _inside(path)]
+        place = ["--tmpfs"] if path == ours else ["--ro-bind", path]
+        command += ["--dir", parent, *place, _inside(path)]
     command += ["--dir", "/etc"]
     for path in _ROOT.split():
         kind = "--symlink" if os.path.islink(path) else "--ro-bind-try"
         command += [kind, os.path.realpath(path), path]
-    if any(_PACKAGE.is_relative_to(path) for path in shown):
-        installed = _inside(str(_PACKAGE))  # hidden, because it contains the solutions
-        command += ["--tmpfs", installed, "--remount-ro", installed]
+    command += ["--remount-ro", _inside(ours)]
     folders = "--dir /scratch --size 50000000 --tmpfs /tmp --proc /proc --dev /dev"
     folders += " --ro-bind /dev/null /dev/zero --remount-ro /dev --remount-ro / --chdir /"
     return [*command, "--ro-bind", str(library), "/library", *folders.split()]
+
+
+def exposed(paths: Iterable[Path]) -> str:
+    """Return which of these paths guests could read, with the remedy, or an empty string."""
+    shown = {os.path.realpath(path) for path in ("/usr", *_ROOT.split(), *_python_paths())}
+    for path in map(os.path.realpath, paths):
+        around = [at for at in (*shown, str(_SOURCES)) if Path(path).is_relative_to(at)]
+        nearest = max(around, key=len, default="")
+        if nearest in shown:
+            return (
+                f"{path} lies below {nearest}, which submitted code can read: move it to another "
+                "folder, for example in /srv or /home"
+            )
+    return ""
 
 
 def _inside(path: str) -> str:

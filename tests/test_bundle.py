@@ -20,6 +20,7 @@ from waiting import PATIENCE
 
 from course_lib.authoring.bundle import FOLDER, bundle_name, contents, packed
 from course_lib.authoring.lesson_tree import LessonTree
+from course_lib.authoring.new_class import init
 from course_lib.cli import main as cli
 from course_lib.exercises import find, lessons
 
@@ -60,6 +61,21 @@ def test_release_writes_the_same_zip_twice(tmp_path, monkeypatch, capsys):
     assert made[0]["sha256"] == made[1]["sha256"]
     assert made[0]["solutions"] == ["00_whole_game", "01_kernel_pooling"]
     assert [path.name for path in (tmp_path / "first").iterdir()] == [f"{LESSON}.zip"]
+
+
+def test_a_bundle_holds_the_original_of_a_notebook_that_was_used(tmp_path, monkeypatch, capsys):
+    init(tmp_path)
+    name = f"notebooks/{LESSON}/{LESSON}.ipynb"
+    used = (tmp_path / name).read_text().replace("raise NotImplementedError()", "return 1")
+    (tmp_path / name).write_text(used)
+    (tmp_path / "notebooks" / LESSON / "my_notes.txt").write_text("mine")
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["bundle", "02", "--up-to", "02"]) == 0
+    assert f"{name} was edited or run: the zip holds" in capsys.readouterr().err
+    zipped = zipfile.ZipFile(tmp_path / "bundles" / f"{LESSON}.zip")
+    assert zipped.read(f"{FOLDER}/{name}") == (ROOT / name).read_bytes()
+    assert not [one for one in zipped.namelist() if "my_notes" in one]
+    assert (tmp_path / name).read_text() == used
 
 
 def test_a_lesson_after_the_one_left_out_is_refused(monkeypatch, capsys):

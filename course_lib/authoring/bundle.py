@@ -15,8 +15,8 @@ from pathlib import Path
 
 import nbformat
 
-from course_lib.authoring.builder import check_release
-from course_lib.authoring.lesson_tree import LessonTree, files_home, template
+from course_lib.authoring.builder import check_release, released
+from course_lib.authoring.lesson_tree import RELEASE, LessonTree, files_home, template
 from course_lib.authoring.paste import solution_path
 from course_lib.workspace import course_toml
 from course_lib.workspace.errors import CourseError
@@ -91,7 +91,8 @@ def make_bundle(
         progress: called with a line of text before each step.
 
     Raises:
-        CourseError: a lesson was edited by hand, is not built, or comes after `up_to`.
+        CourseError: a lesson is not built, is older than its source notebook, or comes after
+            `up_to`.
     """
     say = progress or (lambda line: None)
     course = LessonTree.at(root)
@@ -103,7 +104,10 @@ def make_bundle(
         )
     for slug in lessons:
         say(f"{slug}: comparing the release with its source notebook")
-        if drifts := check_release(course, slug):
+        _, changed = released(course, slug)
+        for name in changed:
+            say(f"{name} was edited or run: the zip holds the course's version of it")
+        if not changed and (drifts := check_release(course, slug)):
             raise CourseError(str(drifts[0]))
     say("packing")
     files = contents(course, lessons, up_to)
@@ -146,12 +150,11 @@ def contents(course: LessonTree, lessons: Sequence[str], up_to: str | None) -> d
     files["pyproject.toml"] = project(home).encode()
     files["environment.yml"] = environment(home).encode()
     files["README.md"] = readme(course, lessons, up_to).encode()
+    notebooks = []
     for slug in lessons:
-        folder = course.release(slug).parent
-        for path in sorted(folder.rglob("*")):
-            hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-            if path.is_file() and not hidden:
-                files[path.relative_to(root).as_posix()] = path.read_bytes()
+        release, _ = released(course, slug)
+        files |= {f"{RELEASE}/{slug}/{name}": data for name, data in release.items()}
+        notebooks.append(nbformat.reads(release[f"{slug}.ipynb"].decode(), as_version=4))
     settings = sorted((library / "lab_config").rglob("*.json"))
     known = [slug for slug in course.lessons if up_to is None or slug <= up_to]
     starts = {library / name for name in STARTS}
@@ -165,7 +168,6 @@ def contents(course: LessonTree, lessons: Sequence[str], up_to: str | None) -> d
         left_out.add(library / "fused")
     else:  # lesson 08 uses it
         starts |= set(library.glob("fused/*.py"))
-    notebooks = [nbformat.read(course.release(slug), as_version=4) for slug in lessons]
     sources = [cell.source for nb in notebooks for cell in nb.cells if cell.cell_type == "code"]
     needed = reached(
         starts, library, sources=sources, skip=lambda p: bool(left_out & {p, *p.parents})

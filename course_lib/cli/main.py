@@ -4,7 +4,9 @@ The verbs only parse their arguments and print results. The work is in authoring
 checks, which a verb imports when it needs them.
 """
 
+import contextlib
 import importlib.util
+import io
 import json
 import logging
 import os
@@ -29,6 +31,7 @@ EXIT_CODES = (
     "it was wrong, and nothing was done; 3 done, but some work is missing, or was not graded or "
     "placed; 130 interrupted by Ctrl-C."
 )
+CONTENTS = "course_lib.cli.lab_contents.LabContents"
 INTERRUPTED = "interrupted; finished work is kept, and no file is incomplete"
 
 app = Verbs(
@@ -116,7 +119,11 @@ def lab(context: typer.Context) -> None:
     first = lessons[0].relative_to(root).as_posix()
     options = [f"--{part}.log_level=ERROR" for part in ("ServerApp", "LabApp")]
     options += [f"--LabApp.default_url=/lab/tree/{first}?file-browser-path=/notebooks"]
-    options += [f"--ServerApp.root_dir={root}"]
+    options += [f"--ServerApp.root_dir={root}", f"--ServerApp.contents_manager_class={CONTENTS}"]
+    options += ["--LanguageServerManager.autodetect=False"]  # a language server opens dialogs
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        typer.echo("You are root, so a notebook may change anything on this machine.", err=True)
+        options += ["--ServerApp.allow_root=True"]
     # Jupyter logs an address, among other lines, only if it generated the token itself.
     os.environ.setdefault("JUPYTER_TOKEN", secrets.token_hex(24))
     with working("starting JupyterLab"):
@@ -126,7 +133,20 @@ def lab(context: typer.Context) -> None:
         # Over TCP, each kernel prints a warning. A Unix socket's path has at most about 100 bytes.
         if os.name == "posix" and len(os.fsencode(jupyter_runtime_dir())) < 50:
             options += ["--KernelManager.transport=ipc"]
-        server = LabApp.initialize_server(argv=[*options, *context.args])
+        said = io.StringIO()
+        try:
+            with contextlib.redirect_stderr(said):
+                server = LabApp.initialize_server(argv=[*options, *context.args])
+        except SystemExit as stop:  # an unknown option, after JupyterLab's own usage, or --version
+            if stop.code in (0, None):
+                raise
+            why = said.getvalue().strip().rpartition("error: ")[2] or "see jupyter lab --help"
+            raise typer.BadParameter(f"JupyterLab says: {why}", ctx=context) from None
+        sys.stderr.write(said.getvalue())
+        for name in logging.root.manager.loggerDict:  # Jupyter's loggers are made meanwhile
+            for handler in logging.getLogger(name).handlers:
+                if isinstance(handler, logging.StreamHandler) and handler.stream is said:
+                    handler.setStream(sys.stderr)
     address = f"{server.connection_url}?token={server.identity_provider.token}"
     typer.echo(f"JupyterLab runs at {address}")
     typer.echo("To stop it, press Ctrl-C twice in this window.")

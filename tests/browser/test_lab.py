@@ -83,8 +83,7 @@ def serve(tmp_path_factory):
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         command = [sys.executable, "-m", "course_lib", "lab", "--no-browser", f"--port={port}"]
-        command += [f"--IdentityProvider.token={TOKEN}", "--ServerApp.allow_root=True"]
-        command += ["--LanguageServerManager.autodetect=False"]  # students have no basedpyright
+        command += [f"--IdentityProvider.token={TOKEN}"]
         log = home / "lab.log"
         with log.open("w") as output:
             server = subprocess.Popen(
@@ -132,8 +131,13 @@ def test_lab_shows_a_student_no_graders_tools_and_logs_nothing_but_the_address(
     page.get_by_role("menuitem", name="Help").wait_for()
     page.locator(".jp-Notebook").wait_for()
     assert page.get_by_role("menuitem", name="Nbgrader").count() == 0
-    shown, stop = log.read_text().splitlines()
+    *root, shown, stop = log.read_text().splitlines()
     assert f"{address.rpartition(':')[2]}/?token={TOKEN}" in shown and "Ctrl-C" in stop
+    assert len(root) == (os.geteuid() == 0) and all("You are root" in line for line in root)
+    page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
+    tab = page.locator(".lm-DockPanel-tabBar .lm-TabBar-tab", has_text=f"{LESSON}.ipynb")
+    assert "jp-mod-dirty" not in tab.get_attribute("class"), "nobody has changed it"
+    assert page.locator(".jp-Dialog").count() == 0
 
 
 class Lab:

@@ -1,5 +1,6 @@
 """A class graded end to end: a bad notebook affects nobody else, and no fault scores 0."""
 
+import csv
 import json
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ from unittest.mock import Mock
 import pytest
 from grading_course import (
     CAUSAL,
+    LENGTH,
     LESSON,
     QUICK,
     RIGHT,
@@ -29,11 +31,16 @@ from grading_course import (
 from live_notebook import plain_text
 from nbformat.v4 import new_code_cell
 from nbgrader.dbutil import write_alembic_ini
+from rich.console import Console
 
+from course_lib.cli import tables
 from course_lib.grading import driver, plan
 from course_lib.grading.class_folder import ClassFolder
+from course_lib.grading.class_report import pages
 from course_lib.grading.driver import grade
+from course_lib.grading.exports import ExportRequest, export
 from course_lib.grading.publishing import publish
+from course_lib.grading.read_grades import read_lesson
 from course_lib.grading.worker import cells, runner
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm")]
@@ -229,27 +236,84 @@ def test_a_changed_check_grades_again_once_and_points_fall_only_if_a_person_agre
     assert (right.points, right.notices) == (3, ())
 
 
-def test_what_a_person_gave_stays_and_waits_again_only_if_the_work_changed(copy, monkeypatch):
+def test_what_a_person_gave_belongs_to_the_version_it_was_given_for(copy, monkeypatch):
     def by_hand():
         with ClassFolder(copy).gradebook() as gradebook:
             for name in ("length_mask", "why"):
                 yield gradebook.find_grade(name, LESSON, LESSON, "right")
             gradebook.db.commit()
 
+    def waiting():
+        return [given.needs_manual_grade for given in by_hand()]
+
+    def resubmit(day, **answers):
+        path = hand_in(copy, "right", honest(copy, **answers))
+        path.with_name("timestamp.txt").write_text(f"2026-02-{day:02} 10:00 UTC")
+        page = copy / "feedback" / "right" / LESSON / f"{LESSON}.html"
+        return grade_one(copy), " ".join(page.read_text(encoding="utf-8").split())
+
+    def exported():
+        export(copy, ExportRequest(lessons=[LESSON], force=True))
+        rows = csv.DictReader((copy / "grades.csv").read_text(encoding="utf-8").splitlines())
+        row = next(row for row in rows if row["student"] == "right")
+        return [row[f"{LESSON}/{name}"] for name in ("length_mask", "written", "total", "reason")]
+
+    resubmit(1, **RIGHT, why="Because.")
     for given in by_hand():
-        given.manual_score, given.needs_manual_grade = 1.5, False
+        given.manual_score, given.needs_manual_grade = 0.5, False
+    with ClassFolder(copy).gradebook() as gradebook:
+        gradebook.find_comment("why", LESSON, LESSON, "right").manual_comment = "Too short."
+        gradebook.db.commit()
     with monkeypatch.context() as patch:
         patch.setattr(plan, "checks_digest", lambda lesson: "fixed")
         grade_one(copy)
-    assert [given.needs_manual_grade for given in by_hand()] == [False, False]
-    hand_in(copy, "right", honest(copy, **RIGHT | {"causal_mask": UPPER}))
+    assert waiting() == [False, False]
+    right, page = resubmit(2, **RIGHT | {"causal_mask": UPPER, "why": "Because."})
+    assert waiting() == [False, False] and not right.notices
+    assert [row.points for row in right.rows] == [0, 0.5] and right.state == "graded"
+    assert "written about" not in page and exported() == ["0.5", "0.5", "1", ""]
+
     with monkeypatch.context() as patch:
         patch.setattr(driver, "_record_result", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            grade_one(copy)
-    causal, length = grade_one(copy).rows
-    assert (causal.points, length.points, length.by_hand) == (0, 1.5, True)
-    assert [given.needs_manual_grade for given in by_hand()] == [True, True]
+            resubmit(3, **RIGHT, why="It cannot see the future.")
+    right, page = resubmit(4, **RIGHT, why="It cannot see the future.")
+    assert waiting() == [False, True] and right.waiting == ["why"]
+    version = "the version of 2 February 2026, 10:00 UTC"
+    told = f"why: a person gave 0.5 points to {version}: grade the new one in formgrader"
+    assert right.notices == (told,)
+    for shown in (
+        f"The 0.5 of 2 points are for {version} and do not count now.",
+        f"The comment below was written about {version}.",
+        "<strong>2.5 of 6 points</strong> so far",
+    ):
+        assert shown in page
+    why = "why: a person gave 0.5 points to an earlier version; an answer waits for a person: "
+    assert exported()[:3] == ["0.5", "", ""] and exported()[3].startswith(why)
+
+    changed = {
+        "length_mask": f"# {LENGTH}\n{LENGTH}".replace("\n", "\n# ", 1),
+        "causal_mask": CAUSAL,
+    }
+    right, page = resubmit(5, **changed, why="It cannot see the future.")
+    assert waiting() == [True, True] and right.waiting == ["length_mask", "why"]
+    assert (right.rows[1].points, right.blanks, right.state) == (None, {}, "waiting")
+    assert version in page and "the version of 4 February 2026" in page
+    assert exported()[:3] == ["", "", ""]
+    summary = read_lesson(ClassFolder(copy), LESSON)
+    shown = pages.lesson_page(summary.only(["right"]), {})
+    assert pages.facts(summary.only(["right"]), ())["waiting"] == 2 and version in shown
+    assert pages.share(right, summary) is None
+    console = Console(width=200)
+    with console.capture() as printed:
+        console.print(tables.summary_table(summary.only(["right"])))
+    assert "✎ ?" in printed.get() and "2 answers to grade" in printed.get()
+
+    for given in by_hand():  # a person grades the new version
+        given.manual_score, given.needs_manual_grade = 2, False
+    right, page = resubmit(6, **changed, why="It cannot see the future.")
+    assert waiting() == [False, False] and right.notices == ()
+    assert "written about" not in page and exported() == ["2", "2", "6", ""]
 
 
 def test_a_page_shows_what_a_person_gave_after_it_was_written(copy, monkeypatch):

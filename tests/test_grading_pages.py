@@ -15,7 +15,6 @@ from nbformat.v4 import (
     new_notebook,
     new_output,
     new_raw_cell,
-    writes,
 )
 
 from course_lib.checks.judge.report import Finding, Report
@@ -160,7 +159,7 @@ def whole():
     written = new_markdown_cell("Because.", metadata={"nbgrader": about})
     notebook = new_notebook(cells=[*cells, new_markdown_cell("### Why so?"), written])
     write_checks(notebook, {report.exercise: report for report in REPORTS})
-    return feedback_page(writes(notebook), Marks(ABOUT, marks), {})
+    return feedback_page(notebook, Marks(ABOUT, marks), {})
 
 
 def rows(page):
@@ -224,7 +223,7 @@ def test_only_a_demo_cell_of_the_solution_shows_the_figure_of_the_course(tmp_pat
         new_markdown_cell(id="text"),
     ]
     figures = figures_of(tmp_path / "01_toy" / "01_toy.ipynb")
-    shown = feedback_page(writes(new_notebook(cells=cells)), Marks(ABOUT, {}), figures)
+    shown = feedback_page(new_notebook(cells=cells), Marks(ABOUT, {}), figures)
     assert shown.count("<pre>mine</pre>") == shown.count("<figure") == 1
     assert shown.index("<pre>mine</pre>") < shown.index("<figure") and "<pre>x</pre>" not in shown
     assert 'aria-label="a &quot;peak&quot; at 5 &lt; 6"' in shown and "<script" not in shown
@@ -243,7 +242,7 @@ def test_a_page_shows_outputs_and_runs_nothing_of_them():
     ]
     cells = [new_code_cell("'<b>'", outputs=outputs), new_raw_cell("<b>raw")]
     about = ABOUT | {"assignment": "<i>", "score": 1.0, "max_score": 2.0, "late_penalty": 0.5}
-    page = feedback_page(writes(new_notebook(cells=cells)), Marks(about, {}), {})
+    page = feedback_page(new_notebook(cells=cells), Marks(about, {}), {})
     assert "<b>" not in page and "\x1b" not in page
     for part in (
         "<h1>&lt;i&gt;</h1>",

@@ -16,6 +16,7 @@ from rich.text import Text
 from course_lib.grading.exports.sheet import listed
 from course_lib.grading.graded import (
     OUTCOMES,
+    WAITING,
     GradedExercise,
     GradedLesson,
     GradedSubmission,
@@ -48,7 +49,7 @@ _STYLES = {"correct": "green", "not_attempted": "dim", "not_graded": "yellow"}  
 _SIGNS = [f"{symbol} {word}" for symbol, word in OUTCOMES.values()] + ["⧗ late"]
 LEGEND = (
     f"{'  '.join(_SIGNS[:4])}\n{'  '.join(_SIGNS[4:])}\n"
-    "text: the written answer is graded, still to grade, or left out (–)\n"
+    "text: the answer for a person is graded, still to grade, or left out (–)\n"
     "★: optional, earns no points"
 )
 _WRITTEN = {"waiting": "to grade", "left blank": "–", "graded": "graded"}
@@ -124,6 +125,7 @@ def _points(row: GradedExercise) -> Text:
     outcome = outcome_of(row)
     symbol = "✎" if row.by_hand else OUTCOMES[outcome][0]
     points = "" if row.shown is None else f"{round(row.shown, 1):g}"
+    points = "?" if row.outcome == WAITING else points
     return Text(f"{symbol} {points}", style=_STYLES.get(outcome, "red"))
 
 
@@ -147,7 +149,7 @@ def _notes(summary: GradedLesson) -> list[Text]:
     lines += [Text(f"note: {what}: {listed(who)}", style="dim") for what, who in notices.items()]
     if summary.waiting:
         number = sum(map(len, summary.waiting.values()))
-        answers = counted(number, "written answer", "written answers")
+        answers = counted(number, "answer", "answers")
         lines.append(Text(f"{answers} to grade: open formgrader"))
     if summary.seconds:
         lines.append(Text(f"graded in {summary.seconds:.0f} s", style="dim"))

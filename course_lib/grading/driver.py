@@ -4,6 +4,8 @@
 
 Feedback pages are made after all points are in the gradebook. A submission that cannot be graded is
 left blank with a reason, and the others are graded. The next run finishes the work of a killed one.
+If a student has an earlier result, the points, the notebook and the page stay. They count if they
+belong to the same work. If they belong to an earlier version, the lesson is blank in the tables.
 
 If the same work now earns more points, they are taken at once. If it earns fewer, the old points
 and report stay and the exercise is flagged. `--force` takes the new points.
@@ -16,7 +18,7 @@ import gc
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -31,7 +33,7 @@ from course_lib.grading.graded import GradedLesson
 from course_lib.grading.intake import parsing
 from course_lib.grading.intake.submissions import Submission, find_submissions
 from course_lib.grading.jobs import Job, Result, Settings
-from course_lib.grading.ledger import Entry, same_work
+from course_lib.grading.ledger import Entry
 from course_lib.grading.plan import LessonToGrade, plan, unchanged
 from course_lib.grading.publishing.publish import Publisher
 from course_lib.grading.read_checks import read_check
@@ -42,7 +44,7 @@ from course_lib.workspace.locks import only_one
 from course_lib.workspace.steps import Step
 
 Progress = Callable[[Step], None]
-_WORDS = {"graded": "graded", "published": "unchanged", "blank": "not gradable"}
+_WORDS = {"graded": "graded", "published": "unchanged"}
 
 
 def grade(
@@ -101,7 +103,7 @@ def _grade(
 
             def finish(entry: Entry) -> None:
                 _finish(task, entry, publisher)
-                counts[_WORDS[entry.state]] += 1
+                counts[_WORDS.get(entry.state, "not gradable")] += 1
                 done = counts.total()
                 progress(Step(task.lesson, done, len(chosen), entry.student, dict(counts)))
 
@@ -112,7 +114,7 @@ def _grade(
                         begun[planned.student] = planned
                         yield planned
                     else:
-                        finish(planned)
+                        finish(_or_earlier(task, planned, graded))
 
             waiting = jobs()
             for first in waiting:  # start no worker for a class that has not changed
@@ -121,6 +123,7 @@ def _grade(
                     workers.enter_context(contextlib.closing(pool))
                 for result in pool.run(itertools.chain([first], waiting)):
                     entry = _record_result(task, begun.pop(result.student), result)
+                    entry = _or_earlier(task, entry, graded)
                     _write_log(task, entry, result)
                     finish(entry)
             workers.close()
@@ -139,14 +142,34 @@ def _record_result(task: LessonToGrade, job: Job, result: Result) -> Entry:
         problem = result.fault or "not graded"
         return replace(entry, state="blank", problem=problem, is_final=result.is_final)
     before = task.ledger.get(job.student)
-    is_known = before.state in ("graded", "published") and same_work(before.key, job.key)
-    if is_known and not task.settings.force:
+    if before.is_result_of(job.key) and not task.settings.force:
         earlier = task.course.read_graded(job.student, task.lesson)
         earlier = parse_graded(before.notebook) if before.notebook else earlier
         notices += tuple(_keep_points(result.notebook, earlier) if earlier else ())
     result.notebook.metadata.setdefault("course", {})["notices"] = list(notices)
     text = nbformat.v4.writes(result.notebook, indent=None)
     return task.ledger.put(replace(entry, state="graded", notices=notices, notebook=text))
+
+
+def _or_earlier(task: LessonToGrade, entry: Entry, known: Collection[str]) -> Entry:
+    """Return the entry of work that cannot be graded so that an earlier result stays.
+
+    The entry has a notebook if it must be published: to recompute the lateness of the same work, or
+    because a run was killed or the gradebook does not know the student.
+    """
+    if entry.state in ("graded", "published"):
+        return entry
+    before = task.ledger.get(entry.student)
+    earlier = task.course.read_graded(entry.student, task.lesson)
+    had_points = before.state in ("published", "kept", "outdated") and entry.student in known
+    if not (before.notebook or earlier or had_points):
+        return entry
+    is_kept, text = before.is_result_of(entry.key), before.notebook
+    if earlier and not text and (is_kept or entry.student not in known):
+        text = nbformat.v4.writes(earlier, indent=None)
+    state, is_final = ("kept", False) if is_kept else ("outdated", entry.is_final)
+    about = {"state": state, "is_final": is_final, "notebook": text, "shown": before.shown}
+    return task.ledger.put(replace(entry, **about))
 
 
 def _keep_points(notebook: NotebookNode, before: NotebookNode) -> Iterator[str]:
@@ -171,7 +194,7 @@ def _finish(task: LessonToGrade, entry: Entry, publisher: Publisher) -> None:
     if entry.state == "blank":
         publisher.leave_blank(entry.student)
         task.ledger.put(entry)
-    elif entry.state == "graded":
+    elif entry.notebook:
         publisher.publish(entry.student, entry.notebook)
 
 
@@ -181,6 +204,6 @@ def _write_log(task: LessonToGrade, entry: Entry, result: Result) -> None:
     lines = [f"{entry.student!r}, {task.lesson}, {time.strftime('%Y-%m-%d %H:%M:%S%z')}"]
     lines += [f"note: {notice}" for notice in entry.notices] + result.log
     if result.fault:
-        lines.append(f"blank: {result.fault}")
+        lines.append(f"{entry.state}: {result.fault}")
     text = "\n".join(lines).encode("utf-8", "backslashreplace").decode()
     write_atomically(path, text + "\n")

@@ -21,7 +21,7 @@ OUTCOMES = {
     "not_graded": ("?", "not graded"),
 }
 STOPPED = {"timed_out": "out of time", "out_of_memory": "out of memory", "crashed": "crashed"}
-_WAITS = "a written answer is not graded: grade it in formgrader, or export with --partial"
+_WAITS = "an answer waits for a person: grade it in formgrader, or export with --partial"
 
 
 @dataclass(frozen=True)
@@ -75,38 +75,49 @@ class GradedSubmission:
 
     @property
     def written(self) -> dict[str, str]:
-        """Return the state of each written answer by name, or nothing if there is a problem."""
-        return {} if self.problem else {one.exercise: one.outcome for one in self.answers}
+        """Return the state of each answer for a person by name, or nothing if there is a problem.
+
+        An exercise is one if it has changed since a person gave it points.
+        """
+        for_a_person = (*(one for one in self.rows if one.outcome == WAITING), *self.answers)
+        return {} if self.problem else {one.exercise: one.outcome for one in for_a_person}
 
     @property
     def waiting(self) -> list[str]:
-        """Return the written answers that a person has yet to grade."""
+        """Return the answers that a person has yet to grade."""
         return [name for name, state in self.written.items() if state == "waiting"]
+
+    @property
+    def changed(self) -> list[GradedExercise]:
+        """Return the answers that have changed since a person gave them points."""
+        return [one for one in (*self.rows, *self.answers) if one.points is None and one.by_hand]
 
     @property
     def blanks(self) -> dict[str, str]:
         """Return the ungraded exercises with reasons. The name "" means the whole submission."""
         if self.problem:
             return {"": self.problem}
-        return {one.exercise: one.reason or "" for one in self.rows if one.points is None}
+        blank = (one for one in self.rows if one.points is None and one.outcome != WAITING)
+        return {one.exercise: one.reason or "" for one in blank}
 
     @property
     def state(self) -> str:
         """Return GRADED, WAITING (for a person), BLANK or ABSENT."""
         if self.absent:
             return ABSENT
-        if any(one.points is None for one in self.rows):
+        if self.blanks:
             return BLANK
-        return WAITING if any(one.points is None for one in self.answers) else GRADED
+        return WAITING if self.waiting else GRADED
 
     @property
     def reason(self) -> str:
         """Explain why there is no score; return an empty string if there is one."""
         if self.state == BLANK:
-            names = [one.exercise for one in self.rows if one.points is None]
             why = [f"{name}: {why}" if name else why for name, why in self.blanks.items() if why]
-            return "; ".join(why) or f"not graded: {', '.join(names)}"
-        return {ABSENT: ABSENT, WAITING: _WAITS, GRADED: ""}[self.state]
+            return "; ".join(why) or f"not graded: {', '.join(self.blanks)}"
+        changed = [f"{one.exercise}: {one.reason}" for one in self.changed]
+        waits = "; ".join([*changed, _WAITS] if changed else [_WAITS])
+        return {ABSENT: ABSENT, WAITING: waits, GRADED: ""}[self.state]
 
     def score(self, partial: bool = False) -> float | None:
         """Return nbgrader's own score: with extra credit, less the late penalty.
@@ -171,7 +182,7 @@ class GradedLesson:
 
     @property
     def waiting(self) -> dict[str, list[str]]:
-        """Return the written answers that a person has yet to grade, by student."""
+        """Return the answers that a person has yet to grade, by student."""
         return {one.student: one.waiting for one in self.students if one.waiting}
 
     @property

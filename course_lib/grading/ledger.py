@@ -3,7 +3,8 @@
 Each submission has one file, named after the student, with a checksum. It is written completely or
 not at all. A submission is `graded` once its result is here, and `published` once it is in the
 gradebook and the files. Its key covers everything that the grade depends on, so any change leads to
-grading it again.
+grading it again. If that fails, the earlier result is `kept`, or `outdated` if it belongs to an
+earlier version.
 """
 
 import contextlib
@@ -39,13 +40,18 @@ class Entry:
 
     student: str
     key: str = ""  # digests of the submission and of what it was graded with
-    state: str = ""  # "graded", "published" or "blank"
-    problem: str | None = None  # why it is blank, and the remedy
-    is_final: bool = False  # it stays blank until it changes or --force is given
+    state: str = ""  # "graded", "published", "blank", "kept" or "outdated"
+    problem: str | None = None  # why the newest version is not graded, and the remedy
+    is_final: bool = False  # it is not tried again until it changes or --force is given
     notices: tuple[str, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
     notebook: str = ""  # the graded notebook as JSON text, until it is published
     shown: str = ""  # a digest of the points and comments on the page
+
+    def is_result_of(self, key: str) -> bool:
+        """Return whether this is a result of the same submission, whatever it was graded with."""
+        has_result = self.state in ("graded", "published", "kept")
+        return has_result and same_work(self.key, key)
 
 
 class Ledger:

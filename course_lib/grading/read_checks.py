@@ -16,6 +16,7 @@ from course_lib.grading.graded import GradedExercise, GradedSubmission
 
 REPORT = "application/vnd.course.report+json"
 TIMEOUT = "CellTimeoutError"
+AN_EARLIER_VERSION = "an earlier version"  # without a date
 
 
 def read_notebook(notebook: NotebookNode) -> GradedSubmission:
@@ -30,6 +31,14 @@ def read_notebook(notebook: NotebookNode) -> GradedSubmission:
     )
     rows = tuple(read_check(cell) for cell in check_cells(notebook))
     return GradedSubmission("", rows, notices=(*notices, *stopped))
+
+
+def earlier_versions(notebook: NotebookNode | None) -> dict[str, list[str]]:
+    """Return the version to which a person's points and comment belong, and the comment, by cell.
+
+    Only cells are listed whose answers have changed since.
+    """
+    return notebook["metadata"].get("course", {}).get("earlier", {}) if notebook else {}
 
 
 def read_check(cell: Mapping) -> GradedExercise:

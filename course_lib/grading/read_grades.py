@@ -2,16 +2,23 @@
 
 from dataclasses import replace
 
+from nbformat import NotebookNode
 from nbgrader import api
 from sqlalchemy import select
 from sqlalchemy.orm import selectinload
 
-from course_lib.grading.adapters.nbgrader import Assignment, Grade, Submission
+from course_lib.grading.adapters.nbgrader import Assignment, Grade, Submission, is_by_hand
 from course_lib.grading.class_folder import ClassFolder
-from course_lib.grading.graded import BLANK, GradedExercise, GradedLesson, GradedSubmission
+from course_lib.grading.graded import (
+    BLANK,
+    WAITING,
+    GradedExercise,
+    GradedLesson,
+    GradedSubmission,
+)
 from course_lib.grading.intake.timestamps import read_stamp
 from course_lib.grading.ledger import Entry, Ledger
-from course_lib.grading.read_checks import read_notebook
+from course_lib.grading.read_checks import AN_EARLIER_VERSION, earlier_versions, read_notebook
 
 
 def read_lesson(course: ClassFolder, lesson: str, *, brief: bool = False) -> GradedLesson:
@@ -38,11 +45,13 @@ def read_lesson(course: ClassFolder, lesson: str, *, brief: bool = False) -> Gra
                 extensions[student] = f"{submission.duedate:%Y-%m-%d %H:%M} UTC"
                 if not (student in entries or course.read_graded(student, lesson)):
                     continue  # the row only stores an extension
+            entry = entries.get(student, Entry(student))
             graded = _from_gradebook(submission, exercises, answers)
-            if graded.state == BLANK or not brief:
+            if entry.state == "outdated":
+                graded = _without_points(graded, entry)
+            elif graded.state == BLANK or not brief:
                 read = course.read_graded(student, lesson, brief=True)
-                told = read_notebook(read) if read else None
-                graded = _explained(graded, entries.get(student, Entry(student)), told)
+                graded = _explained(graded, entry, read)
                 work = submitted / student / lesson
                 if not submission.timestamp and (problem := read_stamp(work).problem):
                     graded = replace(graded, notices=(*graded.notices, problem))
@@ -58,8 +67,10 @@ def _points(assignment: Assignment) -> tuple[dict[str, float], dict[str, float]]
     for notebook in sorted(assignment.notebooks, key=lambda nb: nb.name):
         place = {cell.name: n for n, cell in enumerate(notebook.source_cells)}
         graded = [*notebook.grade_cells, *notebook.task_cells]
+        written = {cell.name for cell in notebook.solution_cells}
         for cell in sorted(graded, key=lambda cell: place.get(cell.name, 0)):
-            (exercises if cell.cell_type == "code" else answers)[cell.name] = cell.max_score
+            by_machine = cell.cell_type == "code" and cell.name not in written
+            (exercises if by_machine else answers)[cell.name] = cell.max_score
     return exercises, answers
 
 
@@ -80,31 +91,58 @@ def _from_gradebook(
 def _graded(name: str, most: float, grade: Grade | None, by_person: bool) -> GradedExercise:
     """Return the gradebook's grade of a cell that a machine or a person grades."""
     if grade is None:
-        return GradedExercise(name, None, most, "waiting" if by_person else "not_graded")
+        return GradedExercise(name, None, most, WAITING if by_person else "not_graded")
+    by_hand = is_by_hand(grade)
+    if grade.needs_manual_grade and (by_person or by_hand):
+        gave = f"a person gave {grade.score:g} points to {AN_EARLIER_VERSION}" if by_hand else None
+        return GradedExercise(name, None, most, WAITING, by_hand=by_hand, reason=gave)
     by_hand = grade.manual_score is not None
-    waits = by_person and grade.needs_manual_grade and not by_hand
-    points = grade.manual_score if by_hand else None if waits else grade.auto_score
-    state = "graded" if by_hand else "waiting" if waits else "left blank"
-    outcome, extra = state if by_person else "not_graded", grade.extra_credit or 0.0
+    points = grade.manual_score if by_hand else grade.auto_score
+    outcome = "not_graded" if not by_person else "graded" if by_hand else "left blank"
+    extra = grade.extra_credit or 0.0
     return GradedExercise(name, points, most, outcome, by_hand=by_hand, extra_credit=extra)
 
 
+def _without_points(graded: GradedSubmission, entry: Entry) -> GradedSubmission:
+    """Return a submission whose newest version cannot be graded, without the earlier points."""
+    given = [one.score for one in (*graded.rows, *graded.answers) if one.score is not None]
+    kept = f"the gradebook and the page keep the {sum(given):g} points of {AN_EARLIER_VERSION}"
+    return replace(
+        graded,
+        rows=tuple(replace(row, points=None, outcome="not_graded") for row in graded.rows),
+        answers=tuple(replace(one, points=None, outcome=WAITING) for one in graded.answers),
+        problem=f"{entry.problem} ({kept})",
+        notices=entry.notices,
+        seconds=entry.seconds.get("total", 0.0),
+    )
+
+
 def _explained(
-    graded: GradedSubmission, entry: Entry, notebook: GradedSubmission | None
+    graded: GradedSubmission, entry: Entry, notebook: NotebookNode | None
 ) -> GradedSubmission:
     """Return a submission with the details from its graded notebook and ledger entry."""
-    told = notebook or GradedSubmission("")
+    told = read_notebook(notebook) if notebook else GradedSubmission("")
     read = {row.exercise: row for row in told.rows}
     lost = GradedExercise("", None, 0.0, "not_graded", reason="no graded notebook")
     rows = []
     for row in graded.rows:
         one = read.get(row.exercise, lost if row.points is None else row)
-        about = {"mistake": one.mistake, "reason": one.reason, "message": one.message}
-        rows.append(replace(row, outcome=one.outcome, **about))
+        about = {"mistake": one.mistake, "message": one.message}
+        if row.outcome != WAITING:
+            about |= {"outcome": one.outcome, "reason": one.reason}
+        rows.append(replace(row, **about))
+    notices, earlier = [*entry.notices, *told.notices], earlier_versions(notebook)
+    for one in graded.changed:
+        version, _ = earlier.get(one.exercise, [AN_EARLIER_VERSION, ""])
+        gave = (one.reason or "").replace(AN_EARLIER_VERSION, version)
+        notices.append(f"{one.exercise}: {gave}: grade the new one in formgrader")
+    if entry.state == "kept":
+        notices.append(f"{entry.problem}; this is the earlier result, and the next run tries again")
+    problem = entry.problem if entry.state != "kept" else None
     return replace(
         graded,
         rows=tuple(rows),
-        problem=entry.problem or (None if notebook else "not graded yet"),
-        notices=tuple(dict.fromkeys([*entry.notices, *told.notices])),
+        problem=problem or (None if notebook else "not graded yet"),
+        notices=tuple(dict.fromkeys(notices)),
         seconds=entry.seconds.get("total", 0.0),
     )

@@ -71,6 +71,16 @@ def one_transaction(gradebook: Gradebook) -> Iterator[None]:
     session.commit()
 
 
+def is_by_hand(grade: Grade) -> bool:
+    """Return whether a person gave points."""
+    return grade.manual_score is not None or bool(grade.extra_credit)
+
+
+def final_score(notebook: SubmittedNotebook) -> float:
+    """Return the points of a submission, without those that wait for a person."""
+    return sum(grade.score for grade in notebook.grades if not grade.needs_manual_grade)
+
+
 class LatePenalties:
     """The course's plugin for late submissions, called as AssignLatePenalties calls it."""
 
@@ -84,7 +94,7 @@ class LatePenalties:
         if late <= 0:
             return None
         plugin: Any = self._step.plugin_inst
-        penalty = plugin.late_submission_penalty(notebook.student.id, notebook.score, late)
+        penalty = plugin.late_submission_penalty(notebook.student.id, final_score(notebook), late)
         return None if penalty is None else self._step._check_late_penalty(notebook, penalty)
 
 

@@ -119,7 +119,8 @@ def histogram(summary: GradedLesson) -> list[dict]:
 
 def share(student: GradedSubmission, summary: GradedLesson) -> float | None:
     """Return the share of the machine-graded points, or None if some are not graded."""
-    if student.blanks or student.points is None or not summary.max_points:
+    is_whole = not student.blanks and all(row.points is not None for row in student.rows)
+    if not is_whole or student.points is None or not summary.max_points:
         return None
     return student.points / summary.max_points
 

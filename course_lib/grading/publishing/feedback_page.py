@@ -14,16 +14,21 @@ from typing import Any, NamedTuple
 
 import nbgrader
 from jinja2 import Environment, FileSystemLoader, Template
-from nbformat import NotebookNode, v4
+from nbformat import NotebookNode
 from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import is_grade, is_solution
 
-from course_lib.grading.adapters.nbgrader import SubmittedNotebook, coursedir_of
+from course_lib.grading.adapters.nbgrader import (
+    SubmittedNotebook,
+    coursedir_of,
+    final_score,
+    is_by_hand,
+)
 from course_lib.grading.cell_kinds import is_check
 from course_lib.grading.clean_outputs import made_output
 from course_lib.grading.gradebook import opened
 from course_lib.grading.publishing.course_figures import figures_of
-from course_lib.grading.read_checks import read_check
+from course_lib.grading.read_checks import AN_EARLIER_VERSION, earlier_versions, read_check
 
 TEMPLATES = [
     str(Path(__file__).with_name("templates")),
@@ -57,14 +62,15 @@ def marks_of(submitted: SubmittedNotebook, lesson: str) -> Marks:
         "name": " ".join(names) or whole.student.id,
         "submitted": whole.timestamp,
         "late": whole.total_seconds_late > 0,
-        "score": submitted.score - penalty,
+        "score": max(0.0, final_score(submitted) - penalty),
         "max_score": submitted.max_score,
         "late_penalty": penalty,
     }
     cells: dict[str, dict[str, Any]] = {c.name: {"comment": c.comment} for c in submitted.comments}
     for grade in submitted.grades:
-        waiting = grade.needs_manual_grade and grade.manual_score is None
+        waiting = grade.needs_manual_grade
         known = {"score": grade.score, "points": grade.max_score, "waiting": waiting}
+        known["changed"] = waiting and is_by_hand(grade)
         cells.setdefault(grade.name, {}).update(known)
     return Marks(about, cells)
 
@@ -87,9 +93,13 @@ class MarkCells(NbGraderPreprocessor):
 
 def _mark(notebook: NotebookNode, marks: Marks, figures: Mapping[str, str]) -> None:
     """Add marks to the cells of a graded notebook, and the course's figures to demo cells."""
+    earlier = earlier_versions(notebook)
     for cell in notebook.cells:
         if is_grade(cell) or is_solution(cell):
-            cell.metadata.nbgrader.update(marks.cells[cell.metadata.nbgrader.grade_id])
+            mark, name = cell.metadata.nbgrader, cell.metadata.nbgrader.grade_id
+            mark.update(marks.cells[name])
+            mark.version, comment = earlier.get(name, [AN_EARLIER_VERSION, None])
+            mark.is_old = mark.get("comment") == comment and mark.get("waiting", True)
         if is_grade(cell):
             cell.metadata.nbgrader.state = _state(cell)
         shown = figures.get(cell.get("id", ""))
@@ -111,10 +121,9 @@ def _state(cell: NotebookNode) -> str:
     return "blank" if is_blank else "wrong"
 
 
-def feedback_page(notebook: str, marks: Marks, figures: Mapping[str, str]) -> str:
-    """Return the page of a graded notebook, given as text, as nbgrader's converter makes it."""
+def feedback_page(graded: NotebookNode, marks: Marks, figures: Mapping[str, str]) -> str:
+    """Mark a graded notebook in place, and return its page as nbgrader's converter makes it."""
     try:
-        graded = v4.reads(notebook)
         _mark(graded, marks, figures)
         about = marks.about | {"written": date.today()}
         return _template("index").render(nb=graded, resources={"nbgrader": about})

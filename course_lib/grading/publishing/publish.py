@@ -17,6 +17,7 @@ from course_lib.grading.adapters.nbgrader import (
     LatePenalties,
     Submission,
     SubmittedNotebook,
+    is_by_hand,
     one_transaction,
     submit,
 )
@@ -28,7 +29,7 @@ from course_lib.grading.intake.timestamps import STAMP, exchange_files, read_sta
 from course_lib.grading.ledger import Ledger, digest
 from course_lib.grading.publishing.course_figures import figures_of
 from course_lib.grading.publishing.feedback_page import Marks, feedback_page, marks_of
-from course_lib.grading.read_checks import read_notebook
+from course_lib.grading.read_checks import AN_EARLIER_VERSION, earlier_versions, read_notebook
 from course_lib.workspace.errors import GradingError
 from course_lib.workspace.files import write_atomically
 
@@ -46,16 +47,22 @@ class Publisher:
         """Write a graded notebook, given as text: first its grades, then the files."""
         notebook = v4.reads(text)  # the course wrote it
         rows = read_notebook(notebook).rows
+        place = self.course.autograded_notebook(student, self.lesson)
+        kept = self._kept_stamp(student)
+        was, stamp = (read_stamp(folder) for folder in (kept.parent, self._submitted(student)))
         with one_transaction(self.gradebook):
             about = self._submission(student)
-            self._grade(about, notebook, rows)
-        place = self.course.autograded_notebook(student, self.lesson)
+            version = AN_EARLIER_VERSION
+            if was.time and was.time != stamp.time:
+                version = f"the version of {was.time.day} {was.time:%B %Y, %H:%M} UTC"
+            self._grade(about, notebook, rows, version)
+        if earlier_versions(notebook):
+            text = v4.writes(notebook, indent=None)
         whole = text.rstrip("\n") + "\n"
         if not place.is_file() or place.read_bytes() != whole.encode():
             write_atomically(place, whole)
-        kept = self._kept_stamp(student)
-        if stamp := read_stamp(self._submitted(student)).text:
-            write_atomically(kept, f"{stamp}\n")
+        if stamp.text:
+            write_atomically(kept, f"{stamp.text}\n")
         else:
             kept.unlink(missing_ok=True)
         self._marks[student] = marks_of(about, self.lesson)
@@ -66,18 +73,20 @@ class Publisher:
         figures = figures_of(self.course.step("source") / self.lesson / f"{self.lesson}.ipynb")
         for student, marks in self._marks.items():
             entry = ledger.get(student)
+            marks.about["newer"] = entry.state == "outdated"
             shown = digest(json.dumps(marks, sort_keys=True, default=str))
-            if student not in self._published:
-                if entry.state != "published" or entry.shown == shown:
-                    continue
-                graded = self.course.read_graded(student, self.lesson)
-                if graded is None:
-                    continue
-                entry = replace(entry, notebook=v4.writes(graded))
-            place = self._write_page(student, feedback_page(entry.notebook, marks, figures))
+            if entry.state in ("", "blank") or (
+                student not in self._published and (entry.state == "graded" or entry.shown == shown)
+            ):
+                continue
+            graded = self.course.read_graded(student, self.lesson)
+            if graded is None:
+                continue
+            place = self._write_page(student, feedback_page(graded, marks, figures))
             for name, text in exchange_files(self._submitted(student)).items():
                 write_atomically(place.with_name(name), text)
-            ledger.put(replace(entry, state="published", notebook="", shown=shown))
+            state = "published" if entry.state == "graded" else entry.state
+            ledger.put(replace(entry, state=state, notebook="", shown=shown))
 
     def _write_page(self, student: str, page: str) -> Path:
         place = self.course.step("feedback") / student / self.lesson / f"{self.lesson}.html"
@@ -91,7 +100,8 @@ class Publisher:
             about = self._submission(student)
             about.late_submission_penalty = None
             for grade in about.grades:
-                grade.auto_score, grade.needs_manual_grade = None, True
+                grade.auto_score = None
+                grade.needs_manual_grade |= grade.manual_score is None
         for step in ("autograded", "feedback"):
             shutil.rmtree(self.course.step(step) / student / self.lesson, ignore_errors=True)
 
@@ -139,35 +149,72 @@ class Publisher:
         return submit(self.gradebook, self.lesson, student, **known)
 
     def _grade(
-        self, about: SubmittedNotebook, notebook: NotebookNode, rows: tuple[GradedExercise, ...]
+        self,
+        about: SubmittedNotebook,
+        notebook: NotebookNode,
+        rows: tuple[GradedExercise, ...],
+        version: str,
     ) -> None:
-        """Save grades and late penalty, as SaveAutoGrades and AssignLatePenalties do."""
+        """Save grades and late penalty, as SaveAutoGrades and AssignLatePenalties do.
+
+        What a person gave to an answer that has changed waits for a person again. The notebook then
+        records to which version points and comment belong, by default to the `version` before.
+        """
         before = self.course.read_graded(about.student.id, self.lesson)
-        is_same = before is not None and _has_same_work(before, notebook)
+        changed = changed_cells(before, notebook)
+        was = earlier_versions(before) if before else {}
+        earlier: dict[str, list[str]] = {}
         grades = {grade.name: grade for grade in about.grades}
         comments = {comment.name: comment for comment in about.comments}
         points = {row.exercise: row.points for row in rows}
         for cell in notebook.cells:
             name = grade_id(cell)
+            by_hand, waited, said = False, False, ""
             if is_grade(cell) and name in grades:
                 grade = grades[name]
+                by_hand, waited = is_by_hand(grade), grade.needs_manual_grade
                 grade.auto_score = points[name] if is_check(cell) else determine_grade(cell)[0]
-                by_hand = grade.manual_score is not None
-                if not (by_hand and is_same):
+                if not by_hand or name in changed:
                     grade.needs_manual_grade = by_hand or grade.auto_score is None
             if is_solution(cell) and name in comments:
                 same = cell.metadata.nbgrader.get("checksum") == compute_checksum(cell)
                 comments[name].auto_comment = "No response." if same else None
+                said = comments[name].manual_comment or ""
+            if name in was and (
+                name not in changed or (waited if by_hand else was[name][1] == said)
+            ):
+                earlier[name] = was[name]
+            elif name in changed and (by_hand or said):
+                earlier[name] = [version, said]
+        if earlier:
+            notebook.metadata.setdefault("course", {})["earlier"] = earlier
         self.gradebook.db.flush()
         about.late_submission_penalty = self._penalties.penalty(about)
 
 
-def _has_same_work(*notebooks: NotebookNode) -> bool:
-    """Return whether a student wrote the same in both, apart from added or removed exercises."""
-    was, now = (
-        {grade_id(one) or (one.source,): one.source for one in notebook.cells if is_theirs(one)}
-        for notebook in notebooks
-    )
-    own = {key[0] for key in was.keys() ^ now.keys() if isinstance(key, tuple)}  # unnamed cells
-    known = ({cell.source for cell in notebook.cells} for notebook in notebooks)
-    return was | now == now | was and all(own <= sources for sources in known)
+def changed_cells(before: NotebookNode | None, notebook: NotebookNode) -> set[str]:
+    """Return the names of answers that a student has changed, and of the graded cells they concern.
+
+    A graded cell belongs to the answers above it, and a check without any to all code. Any code may
+    use a student's own code cells. Exercises that were added or removed count for no other cell.
+    """
+    if before is None:
+        return {grade_id(cell) for cell in notebook.cells}
+    books = before, notebook
+    was, now = ({grade_id(c): c.source for c in book.cells if is_solution(c)} for book in books)
+    changed = {name for name, source in now.items() if was.get(name) != source}
+    code = [[cell for cell in book.cells if cell.cell_type == "code"] for book in books]
+    known = [{cell.source for cell in cells} for cells in code]
+    own = [{c.source for c in cells if is_theirs(c) and not is_solution(c)} for cells in code]
+    has_own = not (own[0] <= known[1] and own[1] <= known[0])
+    has_any = has_own or any(grade_id(cell) in changed & was.keys() for cell in code[1])
+    found, above = set(changed), set[str]()
+    for cell in notebook.cells:
+        if is_solution(cell):
+            above.add(grade_id(cell))
+        if is_grade(cell):
+            by_code = has_own if above else has_any
+            if above & changed or (by_code and cell.cell_type == "code"):
+                found.add(grade_id(cell))
+            above.clear()
+    return found

@@ -1,15 +1,18 @@
 """Grades depend neither on how busy the machine is nor on lost processes."""
 
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 from grading_course import CAUSAL, LENGTH, LESSON, QUICK, hand_in, honest, make_course
 
 from course_lib.benchmarks.stability import busy
+from course_lib.grading import plan
 from course_lib.grading.driver import grade
 from course_lib.grading.jobs import MAX_ATTEMPTS
 from course_lib.grading.sandbox import guests
 from course_lib.grading.sandbox.guests import Guest, GuestLost
+from course_lib.grading.worker.runner import Runner
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm")]
 
@@ -78,3 +81,25 @@ def test_who_is_to_blame_for_lost_guests_is_tried_out(tmp_path, monkeypatch, oth
     assert len(losses) == MAX_ATTEMPTS + others
     expected = "no notebook can run here" if others else "its process died 3 times while others ran"
     assert expected in bob.problem
+
+
+def test_a_busy_machine_and_an_updated_course_take_no_graded_points(tmp_path, monkeypatch):
+    root = make_course(tmp_path)
+    for student in ("ada", "bob"):
+        hand_in(root, student, honest(root))
+    grade(root, LESSON, settings=QUICK)
+    files = {path: path.read_bytes() for path in root.glob("[af]*/*/*/*.[ih]*")}
+    monkeypatch.setattr(plan, "checks_digest", lambda lesson: "the course was updated")
+    with monkeypatch.context() as patch:
+        patch.setattr(guests, "_CEILING", 0)
+        hand_in(root, "bob", honest(root, causal_mask=LOOPS))
+        ada, bob = grade(root, LESSON, settings=QUICK).students
+    assert ada.points == 4 and ada.notices == ()
+    assert bob.points is None and "neither ended nor got all the CPU time" in bob.problem
+    hand_in(root, "bob", honest(root))
+    with monkeypatch.context() as patch:
+        patch.setattr(Runner, "guest", Mock(side_effect=GuestLost("no space left on device")))
+        for one in grade(root, LESSON, settings=replace(QUICK, force=True)).students:
+            assert one.student == "bob" or (one.points == 4 and "no space left" in one.notices[0])
+    assert files.keys() == set(root.glob("[af]*/*/*/*.[ih]*"))
+    assert [s.points for s in grade(root, LESSON, settings=QUICK).students] == [4, 4]

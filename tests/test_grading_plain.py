@@ -34,12 +34,14 @@ def homework():
     tests = [graded_cell(source, name, points) for name, (points, source) in TESTS.items()]
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     answer = nbgrader_cell(stub, "double-answer", solution=True)
-    return new_notebook(metadata={"kernelspec": kernel}, cells=[answer, *tests])
+    manual = nbgrader_cell("### BEGIN SOLUTION\ny = double(3)\n### END SOLUTION", "by-a-person")
+    manual.metadata.nbgrader |= {"grade": True, "solution": True, "locked": False, "points": 3}
+    return new_notebook(metadata={"kernelspec": kernel}, cells=[answer, *tests, manual])
 
 
 def hand_in(root, student, answer):
     notebook = nbformat.read(root / f"notebooks/{NAME}/{NAME}.ipynb", as_version=4)
-    notebook.cells[0].source = answer
+    notebook.cells[0].source, notebook.cells[-1].source = answer, "y = double(2)"
     place = root / "submitted" / student / NAME / f"{NAME}.ipynb"
     place.parent.mkdir(parents=True)
     nbformat.write(notebook, place)
@@ -82,6 +84,7 @@ def test_tests_of_asserts_are_graded_in_the_sandbox_as_by_stock_nbgrader(course)
     summary = grade(course, NAME, settings=QUICK)
     assert points(summary) == stock_points(course) == EXPECTED
     assert summary.exit_code == 0 and not any(s.notices for s in summary.students)
+    assert summary.waiting == {student: ["by-a-person"] for student in ANSWERS}, "code, too"
     assert len(list(course.glob("feedback/*/*/*.html"))) == len(ANSWERS)
     nbgrader(course, "autograde", NAME, "--force")
     assert stock_points(course) == EXPECTED
@@ -113,8 +116,10 @@ def test_a_changed_hidden_test_grades_again_and_an_unchanged_class_does_not(cour
 def test_the_command_takes_its_name(course, monkeypatch, capsys):
     monkeypatch.chdir(course)
     assert cli.main(["grade", NAME, "--executor", "serial"]) == 0
-    assert "only-what-is-shown" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "only-what-is-shown" in shown and "7 answers to grade: open formgrader" in shown
     assert cli.main(["report", NAME, "-q"]) == 0
     assert cli.main(["export", NAME, "-q"]) == 0
-    assert f"{NAME}/test-double" in (course / "grades.csv").read_text()
+    table = (course / "grades.csv").read_text()
+    assert f"{NAME}/test-double" in table and 'waiting,"an answer waits for a person' in table
     assert cli.main(["bundle", NAME, "-q"]) == 2

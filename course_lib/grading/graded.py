@@ -75,12 +75,9 @@ class GradedSubmission:
 
     @property
     def written(self) -> dict[str, str]:
-        """Return the state of each answer for a person by name, or nothing if there is a problem.
-
-        An exercise is one if it has changed since a person gave it points.
-        """
-        for_a_person = (*(one for one in self.rows if one.outcome == WAITING), *self.answers)
-        return {} if self.problem else {one.exercise: one.outcome for one in for_a_person}
+        """Return the state of each answer for a person by name, or nothing if there is a problem."""
+        answers = (*(one for one in self.rows if one.outcome == WAITING), *self.answers)
+        return {} if self.problem else {one.exercise: one.outcome for one in answers}
 
     @property
     def waiting(self) -> list[str]:
@@ -90,7 +87,7 @@ class GradedSubmission:
     @property
     def changed(self) -> list[GradedExercise]:
         """Return the answers that have changed since a person gave them points."""
-        return [one for one in (*self.rows, *self.answers) if one.points is None and one.by_hand]
+        return [o for o in (*self.rows, *self.answers) if o.outcome == WAITING and o.reason]
 
     @property
     def blanks(self) -> dict[str, str]:
@@ -115,8 +112,7 @@ class GradedSubmission:
         if self.state == BLANK:
             why = [f"{name}: {why}" if name else why for name, why in self.blanks.items() if why]
             return "; ".join(why) or f"not graded: {', '.join(self.blanks)}"
-        changed = [f"{one.exercise}: {one.reason}" for one in self.changed]
-        waits = "; ".join([*changed, _WAITS] if changed else [_WAITS])
+        waits = "; ".join([*(f"{one.exercise}: {one.reason}" for one in self.changed), _WAITS])
         return {ABSENT: ABSENT, WAITING: waits, GRADED: ""}[self.state]
 
     def score(self, partial: bool = False) -> float | None:

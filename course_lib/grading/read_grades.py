@@ -9,13 +9,7 @@ from sqlalchemy.orm import selectinload
 
 from course_lib.grading.adapters.nbgrader import Assignment, Grade, Submission, is_by_hand
 from course_lib.grading.class_folder import ClassFolder
-from course_lib.grading.graded import (
-    BLANK,
-    WAITING,
-    GradedExercise,
-    GradedLesson,
-    GradedSubmission,
-)
+from course_lib.grading.graded import BLANK, GradedExercise, GradedLesson, GradedSubmission
 from course_lib.grading.intake.timestamps import read_stamp
 from course_lib.grading.ledger import Entry, Ledger
 from course_lib.grading.read_checks import AN_EARLIER_VERSION, earlier_versions, read_notebook
@@ -46,11 +40,10 @@ def read_lesson(course: ClassFolder, lesson: str, *, brief: bool = False) -> Gra
                 if not (student in entries or course.read_graded(student, lesson)):
                     continue  # the row only stores an extension
             entry = entries.get(student, Entry(student))
-            graded = _from_gradebook(submission, exercises, answers)
-            if entry.state == "outdated":
-                graded = _without_points(graded, entry)
-            elif graded.state == BLANK or not brief:
-                read = course.read_graded(student, lesson, brief=True)
+            graded = _from_gradebook(submission, exercises, answers, entry)
+            if graded.state == BLANK or not brief:
+                is_old = entry.state == "outdated"
+                read = None if is_old else course.read_graded(student, lesson, brief=True)
                 graded = _explained(graded, entry, read)
                 work = submitted / student / lesson
                 if not submission.timestamp and (problem := read_stamp(work).problem):
@@ -75,46 +68,38 @@ def _points(assignment: Assignment) -> tuple[dict[str, float], dict[str, float]]
 
 
 def _from_gradebook(
-    submission: Submission, exercises: dict[str, float], answers: dict[str, float]
+    submission: Submission, exercises: dict[str, float], answers: dict[str, float], entry: Entry
 ) -> GradedSubmission:
-    """Return a submission with only the gradebook's data."""
+    """Return a submission with only the gradebook's data, and no points of an earlier version."""
     grades = {grade.cell.name: grade for nb in submission.notebooks for grade in nb.grades}
+    problem = None
+    if entry.state == "outdated":
+        kept = sum(grade.score for grade in grades.values())
+        stays = f"the gradebook and the page keep the {kept:g} points of {AN_EARLIER_VERSION}"
+        grades, problem = {}, f"{entry.problem} ({stays})"
     return GradedSubmission(
         submission.student_id,
         tuple(_graded(name, most, grades.get(name), False) for name, most in exercises.items()),
         tuple(_graded(name, most, grades.get(name), True) for name, most in answers.items()),
         late_seconds=float(submission.total_seconds_late),
         late_penalty=sum(nb.late_submission_penalty or 0.0 for nb in submission.notebooks),
+        problem=problem,
     )
 
 
 def _graded(name: str, most: float, grade: Grade | None, by_person: bool) -> GradedExercise:
     """Return the gradebook's grade of a cell that a machine or a person grades."""
     if grade is None:
-        return GradedExercise(name, None, most, WAITING if by_person else "not_graded")
-    by_hand = is_by_hand(grade)
-    if grade.needs_manual_grade and (by_person or by_hand):
-        gave = f"a person gave {grade.score:g} points to {AN_EARLIER_VERSION}" if by_hand else None
-        return GradedExercise(name, None, most, WAITING, by_hand=by_hand, reason=gave)
+        return GradedExercise(name, None, most, "waiting" if by_person else "not_graded")
     by_hand = grade.manual_score is not None
+    if grade.needs_manual_grade and (by_person or is_by_hand(grade)):
+        gave = f"a person gave {grade.score:g} points to {AN_EARLIER_VERSION}"
+        why = gave if is_by_hand(grade) else None
+        return GradedExercise(name, None, most, "waiting", by_hand=by_hand, reason=why)
     points = grade.manual_score if by_hand else grade.auto_score
     outcome = "not_graded" if not by_person else "graded" if by_hand else "left blank"
     extra = grade.extra_credit or 0.0
     return GradedExercise(name, points, most, outcome, by_hand=by_hand, extra_credit=extra)
-
-
-def _without_points(graded: GradedSubmission, entry: Entry) -> GradedSubmission:
-    """Return a submission whose newest version cannot be graded, without the earlier points."""
-    given = [one.score for one in (*graded.rows, *graded.answers) if one.score is not None]
-    kept = f"the gradebook and the page keep the {sum(given):g} points of {AN_EARLIER_VERSION}"
-    return replace(
-        graded,
-        rows=tuple(replace(row, points=None, outcome="not_graded") for row in graded.rows),
-        answers=tuple(replace(one, points=None, outcome=WAITING) for one in graded.answers),
-        problem=f"{entry.problem} ({kept})",
-        notices=entry.notices,
-        seconds=entry.seconds.get("total", 0.0),
-    )
 
 
 def _explained(
@@ -128,21 +113,21 @@ def _explained(
     for row in graded.rows:
         one = read.get(row.exercise, lost if row.points is None else row)
         about = {"mistake": one.mistake, "message": one.message}
-        if row.outcome != WAITING:
-            about |= {"outcome": one.outcome, "reason": one.reason}
-        rows.append(replace(row, **about))
+        told_of = row if row.outcome == "waiting" else one
+        rows.append(replace(row, outcome=told_of.outcome, reason=told_of.reason, **about))
     notices, earlier = [*entry.notices, *told.notices], earlier_versions(notebook)
     for one in graded.changed:
         version, _ = earlier.get(one.exercise, [AN_EARLIER_VERSION, ""])
         gave = (one.reason or "").replace(AN_EARLIER_VERSION, version)
         notices.append(f"{one.exercise}: {gave}: grade the new one in formgrader")
+    problem = entry.problem or (None if notebook else "not graded yet")
     if entry.state == "kept":
-        notices.append(f"{entry.problem}; this is the earlier result, and the next run tries again")
-    problem = entry.problem if entry.state != "kept" else None
+        notices.append(f"{problem}; this is the earlier result, and the next run tries again")
+        problem = None
     return replace(
         graded,
         rows=tuple(rows),
-        problem=problem or (None if notebook else "not graded yet"),
+        problem=graded.problem or problem,
         notices=tuple(dict.fromkeys(notices)),
         seconds=entry.seconds.get("total", 0.0),
     )

@@ -30,6 +30,7 @@ from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.driver import grade
 from course_lib.grading.executors import local
 from course_lib.grading.executors.local import Processes
+from course_lib.grading.exports import ExportRequest, export
 from course_lib.grading.ledger import Entry, Ledger
 from course_lib.grading.publishing import publish
 from course_lib.grading.sandbox.hosts import Host
@@ -420,3 +421,79 @@ def test_f22_a_file_that_changes_meanwhile_is_graded_as_read_then_anew(course, k
     assert [p for _, p, _ in grades(again(course))["bob"][1]] == [2, 2]
     canned.before = lambda job: None
     is_as_undisturbed(course, kept)
+
+
+def kept_files(root: Path) -> dict:
+    """Return the graded notebooks, the points in the gradebook, and the names of the pages."""
+    found = {path: path.read_bytes() for path in root.glob("autograded/*/*/*.ipynb")}
+    return found | scores(root) | dict.fromkeys(root.glob("feedback/*/*/*.html"))
+
+
+@pytest.mark.parametrize("is_final", [False, True])
+def test_f23_an_earlier_result_of_the_same_work_stays_if_it_cannot_be_graded_again(
+    course, kept, monkeypatch, is_final
+):
+    assert grades(again(course)) == kept[2]
+    files, canned = kept_files(course), driver.executor
+    monkeypatch.setattr(canned, "one", lambda job: job.result(fault="too busy", is_final=is_final))
+    for _ in range(2):  # the second run finds what the first one has kept
+        summary = grade(course, LESSON, settings=replace(QUICK, force=True))
+        assert grades(summary) == kept[2] | {"dan": grades(summary)["dan"]}, "he had no result"
+        assert kept_files(course) == files
+        told = "too busy; this is the earlier result, and the next run tries again"
+        assert summary.students[0].notices == (told,)
+    assert "kept: too busy" in ClassFolder(course).log_path("ada", LESSON).read_text()
+    (course / "gradebook.db").unlink()
+    assert grades(again(course))["bob"] == kept[2]["bob"], "published anew"
+    monkeypatch.undo()
+    monkeypatch.setenv("COURSE_CHECK_SEED", "threat" * 6)
+    monkeypatch.setattr(driver, "executor", canned)
+    canned.asked.clear()
+    assert not any(s.notices for s in again(course).students if not s.problem)
+    assert set(canned.asked) >= {"ada", "bob", "cyd", "eve"}
+
+
+def test_f24_points_of_an_earlier_version_stay_but_never_count_for_a_newer_one(
+    course, kept, monkeypatch
+):
+    again(course)
+    files, canned = kept_files(course), driver.executor
+    first = (course / "submitted/ada" / LESSON / f"{LESSON}.ipynb").read_bytes()
+    for student, work in {"ada": honest(course, why="New."), "bob": "{", "eve": None}.items():
+        path = hand_in(course, student, work or "")
+        if work is None:
+            path.unlink()
+    broken = {"bob": "bob is damaged"}
+
+    def one(job):
+        fault = broken.get(job.student)
+        return job.result(fault=fault or "too busy", is_final=bool(fault))
+
+    monkeypatch.setattr(canned, "one", one)
+    for _ in range(2):
+        canned.asked.clear()
+        summary = again(course)
+        assert kept_files(course) == files and summary.exit_code == 3
+        found = {s.student: s for s in summary.students}
+        for student, points, reason in (
+            ("ada", 4, "too busy"),
+            ("bob", 0, "bob is damaged"),
+            ("eve", 0, "no notebook was submitted"),
+        ):
+            one = found[student]
+            stays = f"the gradebook and the page keep the {points} points of an earlier version"
+            assert one.problem.startswith(reason) and stays in one.problem
+            assert (one.points, one.state, one.score(partial=True)) == (None, "not graded", None)
+            page = course / "feedback" / student / LESSON / f"{LESSON}.html"
+            assert "Your newest version is not graded" in page.read_text(encoding="utf-8")
+        export(course, ExportRequest(force=True))
+        (row,) = (r for r in (course / "grades.csv").read_text().splitlines() if "ada" in r)
+        assert row.startswith("ada,,,,,,,,") and "too busy (the gradebook and" in row
+    assert canned.asked == ["ada"], "what is unreadable is tried again only after it has changed"
+    hand_in(course, "ada", first)  # the graded version once more
+    hand_in(course, "eve", (kept[0] / "submitted/eve" / LESSON / f"{LESSON}.ipynb").read_bytes())
+    hand_in(course, "bob", (kept[0] / "submitted/bob" / LESSON / f"{LESSON}.ipynb").read_bytes())
+    monkeypatch.setattr(canned, "one", functools.partial(type(canned).one, canned))
+    is_as_undisturbed(course, kept)
+    page = course / "feedback" / "ada" / LESSON / f"{LESSON}.html"
+    assert "newest version" not in page.read_text(encoding="utf-8")

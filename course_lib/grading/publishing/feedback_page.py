@@ -18,17 +18,12 @@ from nbformat import NotebookNode
 from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import is_grade, is_solution
 
-from course_lib.grading.adapters.nbgrader import (
-    SubmittedNotebook,
-    coursedir_of,
-    final_score,
-    is_by_hand,
-)
+from course_lib.grading.adapters.nbgrader import SubmittedNotebook, coursedir_of, final_score
 from course_lib.grading.cell_kinds import is_check
 from course_lib.grading.clean_outputs import made_output
 from course_lib.grading.gradebook import opened
 from course_lib.grading.publishing.course_figures import figures_of
-from course_lib.grading.read_checks import AN_EARLIER_VERSION, earlier_versions, read_check
+from course_lib.grading.read_checks import earlier_versions, read_check
 
 TEMPLATES = [
     str(Path(__file__).with_name("templates")),
@@ -68,9 +63,13 @@ def marks_of(submitted: SubmittedNotebook, lesson: str) -> Marks:
     }
     cells: dict[str, dict[str, Any]] = {c.name: {"comment": c.comment} for c in submitted.comments}
     for grade in submitted.grades:
-        waiting = grade.needs_manual_grade
-        known = {"score": grade.score, "points": grade.max_score, "waiting": waiting}
-        known["changed"] = waiting and is_by_hand(grade)
+        waiting, given = grade.needs_manual_grade, grade.manual_score is not None
+        known = {
+            "score": grade.score,
+            "points": grade.max_score,
+            "waiting": waiting,
+            "given": given,
+        }
         cells.setdefault(grade.name, {}).update(known)
     return Marks(about, cells)
 
@@ -98,8 +97,10 @@ def _mark(notebook: NotebookNode, marks: Marks, figures: Mapping[str, str]) -> N
         if is_grade(cell) or is_solution(cell):
             mark, name = cell.metadata.nbgrader, cell.metadata.nbgrader.grade_id
             mark.update(marks.cells[name])
-            mark.version, comment = earlier.get(name, [AN_EARLIER_VERSION, None])
-            mark.is_old = mark.get("comment") == comment and mark.get("waiting", True)
+            mark.version, comment = earlier.get(name, [None, None])
+            mark.is_old = (
+                mark.version and comment == mark.get("comment") and mark.get("waiting", True)
+            )
         if is_grade(cell):
             cell.metadata.nbgrader.state = _state(cell)
         shown = figures.get(cell.get("id", ""))

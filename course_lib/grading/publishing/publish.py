@@ -5,7 +5,6 @@ files are written completely or not at all, so publishing the same result again 
 """
 
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -101,9 +100,7 @@ class Publisher:
             about.late_submission_penalty = None
             for grade in about.grades:
                 grade.auto_score = None
-                grade.needs_manual_grade |= grade.manual_score is None
-        for step in ("autograded", "feedback"):
-            shutil.rmtree(self.course.step(step) / student / self.lesson, ignore_errors=True)
+                grade.needs_manual_grade |= not is_by_hand(grade)
 
     def graded(self) -> dict[str, bool]:
         """Return the students with grades, and whether their recorded lateness is current."""

@@ -138,8 +138,8 @@ def test_a_scheduler_without_workers_is_not_waited_for(dask, tmp_path, monkeypat
 
 def test_f14_a_worker_with_other_versions_is_refused_by_name(cluster, tmp_path, monkeypatch):
     root = make_class(tmp_path, STUDENTS)
-    wanted = on_dask.versions() | {"torch": "9.0"}
-    monkeypatch.setattr(on_dask, "versions", lambda: wanted)
+    wanted = on_dask.versions(LESSON) | {"torch": "9.0"}
+    monkeypatch.setattr(on_dask, "versions", lambda lesson: wanted)
     name = cluster.scheduler_address.replace("tcp", "dask")
     words = r"the Dask worker on .* has torch [\d.]+ instead of 9\.0: install there what"
     with pytest.raises(GradingError, match=words):

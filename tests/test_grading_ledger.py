@@ -9,6 +9,19 @@ from course_lib.grading.ledger import checks_digest, key_of, same_work
 from course_lib.grading.sandbox.confinement import Limits
 
 PACKAGE = Path(__file__).parent.parent / "course_lib"
+DECIDES = """
+authoring/paste.py checks/observe/cells.py grading/cell_kinds.py grading/clean_outputs.py
+grading/guest_package.py grading/intake/parsing.py grading/intake/read.py grading/intake/rebuild.py
+grading/sandbox/cgroup.py grading/sandbox/confinement.py grading/sandbox/guests.py
+grading/sandbox/inside/guest.py grading/sandbox/inside/lockdown.py grading/sandbox/inside/shell.py
+grading/worker/cells.py grading/write_checks.py models/translator.py notebook/_without_judge.py
+workspace/limited.py
+"""
+WRITES_OR_SHOWS = """
+checks/observe/lessons/translator.py exercises/translator/shift_right.py reference/translator.py
+grading/driver.py grading/publishing/publish.py grading/exports/lms.py
+grading/class_report/pages.py grading/executors/local.py plotting/attention.py collecting/collect.py
+"""
 
 
 @pytest.mark.parametrize(
@@ -21,6 +34,11 @@ PACKAGE = Path(__file__).parent.parent / "course_lib"
         ("02_masked_softmax", "checks/judge/violations.py", True),
         ("09_translator", "checks/observe/lessons/translator.py", True),
         ("02_masked_softmax", "attention/_multi_head.py", False),
+        ("02_masked_softmax", "attention/_masked_softmax.py", True),  # used in the second judgement
+        ("06_multi_head", "attention/_masked_softmax.py", True),  # what `carry_on` returns there
+        *(("02_masked_softmax", name, True) for name in DECIDES.split()),
+        *(("02_masked_softmax", name, False) for name in WRITES_OR_SHOWS.split()),
+        ("homework", "exercises/multi_head/MultiHeadAttention.py", True),  # it may use any lesson's
     ],
 )
 def test_a_changed_source_regrades_its_lessons(lesson, changed, regrades, tmp_path):

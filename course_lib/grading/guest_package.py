@@ -38,25 +38,32 @@ def handed_out(lesson: str) -> list[str]:
     return [slug for slug in lessons() if slug < lesson] if _NUMBERED.match(lesson) else []
 
 
-def stage_package(folder: Path, lesson: str) -> Path:
-    """Copy the modules that a guest of this lesson may see, and return the folder of the copy."""
-    target, before = folder / f"library-{lesson}", handed_out(lesson)
+def visible_files(lesson: str, package: Path = _PACKAGE) -> set[Path]:
+    """Return the files of the course that a guest of this lesson may see."""
+    before = handed_out(lesson)
     due = {f"_{slug[3:]}" for slug in set(lessons()) - set(before)}
-    visible = {path for name in _VISIBLE for path in _PACKAGE.glob(name)}
-    visible |= {p for p in (_PACKAGE / "attention").glob("_[a-z]*.py") if p.stem not in due}
+    visible = {path for name in _VISIBLE for path in package.glob(name)}
+    visible |= {p for p in (package / "attention").glob("_[a-z]*.py") if p.stem not in due}
     # Copy what checks need, except for later lessons, because lesson 07 contains a correct answer
     # to an exercise of lesson 06. An assignment outside the order may use any lesson's checks.
-    checks = _PACKAGE / "checks" / "observe" / "lessons"
+    checks = package / "checks" / "observe" / "lessons"
     graded = [*before, lesson] if _NUMBERED.match(lesson) else lessons() if lesson else ()
     starts = [checks / "__init__.py", *(checks / f"{slug[3:]}.py" for slug in graded)]
-    visible |= {path for path in reached(starts, _PACKAGE) if path.is_relative_to(checks)}
+    visible |= {path for path in reached(starts, package) if path.is_relative_to(checks)}
+    found = (each for path in visible for each in (path, *path.rglob("*")))
+    return {path for path in found if path.is_file() and path.suffix != ".pyc"}
+
+
+def stage_package(folder: Path, lesson: str) -> Path:
+    """Copy the modules that a guest of this lesson may see, and return the folder of the copy."""
+    target, visible = folder / f"library-{lesson}", visible_files(lesson)
 
     def hidden(place: str, names: Sequence[str]) -> list[str]:
         return [name for name in names if not _is_visible(Path(place, name), visible)]
 
     copy = target / "course_lib"
     shutil.copytree(_PACKAGE, copy, ignore=hidden)
-    init = attention_init(_PACKAGE, before)
+    init = attention_init(_PACKAGE, handed_out(lesson))
     (copy / "attention" / "__init__.py").write_text(init, encoding="utf-8")
     (copy / "grading" / "__init__.py").write_text("")
     shutil.copy(_PACKAGE / "notebook" / "stand_in" / "my_attention.py", target)
@@ -65,10 +72,8 @@ def stage_package(folder: Path, lesson: str) -> Path:
 
 def _is_visible(path: Path, visible: Collection[Path]) -> bool:
     """Return whether a file is copied, or a folder that holds such files."""
-    if path.suffix == ".pyc":  # it may belong to a removed module
+    if path.suffix == ".pyc":
         path = path.parents[1] / f"{path.name.partition('.')[0]}.py"
-        if not path.is_file():
-            return False
-    if path.name == "__pycache__" or any(one in visible for one in (path, *path.parents)):
+    if path.name == "__pycache__" or path in visible:
         return True
     return path.is_dir() and any(one.is_relative_to(path) for one in visible)

@@ -15,22 +15,13 @@ import json
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
+from course_lib.exercises import lessons
+from course_lib.grading.guest_package import visible_files
 from course_lib.workspace.errors import GradingError
 from course_lib.workspace.files import write_atomically
 from course_lib.workspace.sources import digest_of, reached
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-_ENGINE = (
-    "checks/observe/remote.py",
-    "checks/judge/verdict.py",
-    "checks/judge/report.py",
-    "grading/intake/rebuild.py",
-    "grading/worker/runner.py",
-    "grading/worker/renewable_guest.py",
-    "grading/worker/judge_checks.py",
-    "grading/worker/cells.py",
-    "grading/write_checks.py",
-)
 _DAMAGED = (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
 
 
@@ -107,20 +98,19 @@ def digest(text: str) -> str:
 def checks_digest(lesson: str, package: Path = _PACKAGE) -> str:
     """Return a digest of the sources that decide the points of a lesson.
 
-    These are the engine, the exercises, the oracle, the scenarios and their imports, without
-    comments.
+    These are what a worker and the process that reads notebooks import, what its guests can import
+    except figures, and the exercises, oracle and solutions of the lesson. An assignment outside of
+    the course may use any lesson's.
     """
-
-    def decides(path: Path) -> bool:  # in grading, only the engine's files do
-        name = path.relative_to(package).as_posix()
-        return name in _ENGINE or name.startswith(("checks/", "exercises/", "reference/"))
-
-    files = [package / name for name in _ENGINE]
-    files += (package / "exercises" / lesson[3:]).glob("*.py")
-    # These are imported by name, so no import statement leads to them.
-    files += [package / "reference" / f"{lesson[3:]}.py"]
-    files += (package / "checks" / "observe" / "lessons").glob("*.py")
-    return digest_of(reached(files, package, skip=lambda path: not decides(path)), package)
+    files = [package / "grading/worker/runner.py", package / "grading/intake/read.py"]
+    for slug in [lesson] if lesson in lessons() else lessons():  # what is imported by its name
+        files += (package / "exercises" / slug[3:]).glob("*.py")
+        names = f"reference/{slug[3:]}.py", f"attention/_{slug[3:]}.py"
+        files += [package / name for name in names]
+    everyone = package / "attention/__init__.py"  # imports the solutions of all lessons
+    found = {*reached(files, package, skip=everyone.__eq__), *visible_files(lesson, package)}
+    figures = package / "plotting"
+    return digest_of((path for path in found if not path.is_relative_to(figures)), package)
 
 
 def key_of(data: bytes, *conditions: object) -> str:

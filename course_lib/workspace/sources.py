@@ -80,27 +80,34 @@ _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 @functools.lru_cache(maxsize=1024)
 def _code(source: str) -> str:
     """Return the syntax tree as text, without docstrings, the same for every version of Python."""
-    return "".join(_written(ast.parse(source)))
+    written: list[str] = []
+    _write(_tree(source), written.append)
+    return "".join(written)
 
 
-def _written(node: object) -> Iterator[str]:
+@functools.lru_cache(maxsize=256)  # for its imports, then for its digest
+def _tree(source: str) -> ast.Module:
+    return ast.parse(source)
+
+
+def _write(node: object, write: Callable[[str], None]) -> None:
     if isinstance(node, list):
-        yield "["
+        write("[")
         for item in node:
-            yield from _written(item)
-        yield "]"
+            _write(item, write)
+        write("]")
     elif isinstance(node, ast.AST):
-        yield f"({type(node).__name__}"
+        write(f"({type(node).__name__}")
         for name, value in ast.iter_fields(node):
             match value:  # no docstrings
                 case [ast.Expr(ast.Constant(str())), *rest] if isinstance(node, _DOCUMENTED):
                     value = rest
             if value not in (None, []) and name not in ("ctx", "kind", "type_comment"):
-                yield f" {name}="
-                yield from _written(value)
-        yield ")"
+                write(f" {name}=")
+                _write(value, write)
+        write(")")
     else:
-        yield repr(node)
+        write(repr(node))
 
 
 def _files_of(source: str, library: Path, solutions: Mapping[str, Path]) -> set[Path]:
@@ -126,7 +133,7 @@ def _files_of(source: str, library: Path, solutions: Mapping[str, Path]) -> set[
 def _imported(source: str) -> frozenset[tuple[str, ...]]:
     """Return the names that a source imports from course_lib or takes with `carry_on`."""
     found: set[tuple[str, ...]] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(_tree(source)):
         if isinstance(node, ast.Import):
             found |= {tuple(alias.name.split(".")) for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import logging
 import platform
 import queue
@@ -13,12 +12,12 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from course_lib import __version__
 from course_lib.grading.executors.local import JOBS_PER_WORKER, make_runner, set_aside
 from course_lib.grading.jobs import Job, Result, Settings
+from course_lib.grading.ledger import checks_digest
 from course_lib.workspace.errors import CourseError, GradingError
 
 if TYPE_CHECKING:
@@ -104,7 +103,8 @@ class OnDask:
         """Queue a few jobs for each worker, instead of the whole class."""
         room = JOBS_PER_WORKER * max(1, self._workers()) - len(running)
         for _, job in zip(range(room), waiting, strict=False):
-            future = self.client.submit(run_on_worker, job, versions(), self.settings, pure=False)
+            known = versions(job.lesson)
+            future = self.client.submit(run_on_worker, job, known, self.settings, pure=False)
             running[future.key] = job
             future.add_done_callback(finished.put)
 
@@ -159,15 +159,10 @@ def _set_levels(levels: dict[str, int]) -> None:
 
 
 @functools.cache
-def versions() -> dict[str, str]:
+def versions(lesson: str) -> dict[str, str]:
     """Return the versions on which grades depend, by name; they must be equal on all machines."""
-    sources, library = hashlib.sha256(), Path(__file__).resolve().parents[2]
-    for package in ("checks", "exercises", "grading", "notebook", "reference"):
-        for path in sorted(library.glob(f"{package}/**/*.py")):
-            name = path.relative_to(library).as_posix().encode()
-            sources.update(name + b"\0" + path.read_bytes())
     return {
-        "the course": f"{__version__} ({sources.hexdigest()[:8]})",
+        "the course": f"{__version__} ({checks_digest(lesson)[:8]})",
         "torch": version("torch").partition("+")[0],  # CPU and CUDA builds may be mixed
         "numpy": version("numpy"),
         "Python": ".".join(platform.python_version_tuple()[:2]),
@@ -176,7 +171,7 @@ def versions() -> dict[str, str]:
 
 def run_on_worker(job: Job, wanted: dict, settings: Settings) -> Result:
     """Grade a job on a worker, with a runner that stays for the next job."""
-    here = versions()
+    here = versions(job.lesson)
     other = [f"{k} {here.get(k)} instead of {v}" for k, v in wanted.items() if here.get(k) != v]
     machine = f"the Dask worker on {socket.gethostname()}"
     if other:

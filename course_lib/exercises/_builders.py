@@ -18,6 +18,11 @@ INDEPENDENT = (
     "Calls and modules must be independent: outputs and `attention_weights` must be those of the "
     "module's last call, whatever came before and whatever other modules do."
 )
+# Patterns of names in `cost_meter.Calls`: attention as a whole, on every path to it in torch.
+READY_MADE_ATTENTION = (
+    *("*scaled_dot_product*", "*flash_attention*", "*efficient_attention*", "flex_attention"),
+    *("*multi_head_attention*", "*transformer_encoder_layer*"),
+)
 _FIELDS = {field.name for field in fields(Probe)} - {"args", "kwargs"}
 
 

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from nbformat import NotebookNode
 
@@ -60,20 +60,3 @@ def names_used(source: str) -> Iterator[tuple[str, set[str]]]:
     for node in tree.body if tree else ():
         named = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
         yield from ((name, named) for name in bound_by(node))
-
-
-def builds_on(cells: Sequence[Mapping]) -> dict[str, list[str]]:
-    """Map each exercise of a notebook to the others that its answer builds on.
-
-    An answer builds on an exercise if its source uses that name, directly or through other names.
-    """
-    theirs = [cell["source"] for cell in cells if is_used(cell) and is_theirs(cell)]
-    named = [one for source in theirs for one in names_used(source)]
-    exercises = [grade_id(cell) for cell in cells if is_check(cell)]
-    built_on = {}
-    for exercise in exercises:
-        found = {exercise}
-        while new := {one for name, ones in named if name in found for one in ones} - found:
-            found |= new
-        built_on[exercise] = [name for name in exercises if name in found and name != exercise]
-    return built_on

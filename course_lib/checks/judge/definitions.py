@@ -84,6 +84,8 @@ class Exercise:
     Args:
         points: whole points, unless a class sets its own.
         difficulty: 1 to 3.
+        builds_on: earlier exercises of the lesson that an answer may use. If the student's attempt
+            at one of them is wrong, grading lends the course's version, and no other solution.
         starred: optional; the check shows points, but they do not count in the grade.
         returns: the contract of the result.
         probes: fresh random inputs from a seeded generator.
@@ -93,7 +95,8 @@ class Exercise:
         properties: the most informative first.
         hints: concept, recipe, almost code.
         may_be_class: a class that can be called like the requested function is accepted.
-        forbidden: names of torch functions that may not be called, with the reason.
+        forbidden: names of torch functions that may not be called, with the reason. They are
+            patterns of the names in `cost_meter.Calls`, such as "*scaled_dot_product*".
         no_loops: from probe to probe of a group (`Probe.loops`), neither torch calls nor Python
             steps may increase. With `needs_loops`, one of the two must.
         each_counts: each probe that passes earns points, even if others fail.
@@ -112,6 +115,7 @@ class Exercise:
     points: float
     minutes: int
     difficulty: int
+    builds_on: tuple[str, ...] = ()
     returns: Sequence[Returned]
     probes: Callable[[np.random.Generator], list[Probe]]
     oracle: Callable = of_its_name

@@ -221,7 +221,7 @@ def _named(explanations: list[Explanation], part: str) -> list[Finding]:
 def _rank(violation: Violation, wrong_and_unchanged: set[str]) -> int:
     """Return the rank of a violation: forbidden call, type, shape, error, NaN, values, the rest."""
     problem, aspect = violation.problem, violation.aspect
-    if problem.id == "forbidden_call" or (aspect == "mutated" and not wrong_and_unchanged):
+    if aspect == "forbidden" or (aspect == "mutated" and not wrong_and_unchanged):
         return 0
     if problem.id == "attribute_missing" or aspect in ("parameters", "type", "kind"):
         return 1

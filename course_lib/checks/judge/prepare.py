@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -19,9 +20,15 @@ def prepare(exercise: Exercise, seed: str) -> Prepared:
     digest = hashlib.sha256(f"{seed}/{exercise.name}/1".encode()).digest()
     probes = exercise.probes(np.random.default_rng(list(digest)))
     assert len({probe.name for probe in probes}) == len(probes), "probe names must differ"
-    if exercise.forbidden or exercise.no_loops or exercise.needs_loops:
+    if is_counted(exercise, probes):
         probes = [replace(probe, counted=True) for probe in probes]
     return tuple((probe, expect(exercise, probe)) for probe in probes)
+
+
+def is_counted(exercise: Exercise, probes: Iterable[Probe]) -> bool:
+    """Return whether points depend on calls, steps, bytes or functions that a process counts."""
+    by_rule = exercise.forbidden or exercise.no_loops or exercise.needs_loops
+    return bool(by_rule) or any(probe.at_most for probe in probes)
 
 
 def expect(exercise: Exercise, probe: Probe) -> Expected:

@@ -55,12 +55,20 @@ def score_of(
         earned = {part: share / 4 for part, share in earned.items()}
     elsewhere = sum(shares[part] * earned[part] for part in passed) / (1 - shares["hygiene"])
     earned["hygiene"] = max(0.0, 1.0 - 0.5 * len(dirty)) * min(1.0, 2 * elsewhere)
-    factors = [MOST_WITH_A_LOOP if v.problem.id == "loops" else 0.0 for v in extra]
-    factor = min(factors, default=1.0)
+    factor = min((_factor_of(exercise, v.problem.id) for v in extra), default=1.0)
     if beyond_a_limit(outcomes):
         factor *= MOST_BEYOND_A_LIMIT
     parts = {part: (factor * share * earned[part], share) for part, share in shares.items()}
     return min(sum(earned for earned, _ in parts.values()), 0.99), parts
+
+
+def _factor_of(exercise: Exercise, broken: str) -> float:
+    """Return the share of the points that is left if a rule of the statement is broken."""
+    if broken == "uncounted":  # then it counts as if all of them were
+        if exercise.forbidden or exercise.needs_loops:
+            return 0.0
+        return MOST_WITH_A_LOOP if exercise.no_loops else 1.0
+    return MOST_WITH_A_LOOP if broken in ("loops", "out_of_torch") else 0.0
 
 
 def beyond_a_limit(outcomes: Outcomes) -> bool:

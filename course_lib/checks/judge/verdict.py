@@ -7,7 +7,7 @@ or an example is drawn. An error in these steps leaves a report in plain words.
 import difflib
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -97,6 +97,7 @@ def judge_observed(
     subject: Subject | None,
     seen: Mapping[str, Observation] | None,
     observe_more: Observer | None = None,
+    touched: str = "",
 ) -> Report:
     """Judge observations, which may come from another process and may be malformed.
 
@@ -108,6 +109,7 @@ def judge_observed(
             `observe_more` has yet to observe them.
         observe_more: observes further probes. Without it, there is no search for the known mistake
             or a smaller failing input. The points do not depend on it.
+        touched: the code that could change what is counted, if there is any.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # for tiny inputs, threads cost more than they save
@@ -122,7 +124,9 @@ def judge_observed(
                 seen = observe_more([probe for probe, _ in prepared])
             if report := _not_written(exercise, subject, prepared, seen):
                 return report
-            verdict = _judge_all(exercise, prepared, seen)
+            if touched:
+                seen = {name: replace(one, spent={}) for name, one in seen.items()}
+            verdict = _judge_all(exercise, prepared, seen, touched)
             try:
                 return _worded(verdict, seed, observe_more)
             except Exception:  # the points are final
@@ -151,7 +155,9 @@ def _not_written(
     return _still_a_stub(exercise, subject, seen.get(prepared[0][0].name, Observation()))
 
 
-def _judge_all(exercise: Exercise, prepared: Prepared, seen: Mapping[str, Observation]) -> _Verdict:
+def _judge_all(
+    exercise: Exercise, prepared: Prepared, seen: Mapping[str, Observation], touched: str
+) -> _Verdict:
     """Compute the outcome and the points from the differences alone.
 
     Observations on which this raises an error earn nothing. If those of a correct answer are no
@@ -161,7 +167,7 @@ def _judge_all(exercise: Exercise, prepared: Prepared, seen: Mapping[str, Observ
         Exception: the check itself is at fault.
     """
     try:
-        verdict = _judge(exercise, prepared, seen)
+        verdict = _judge(exercise, prepared, seen, touched)
     except Exception as error:
         problem, nothing = NotComparable(error=error), Observation()
         outcomes = {
@@ -185,7 +191,12 @@ def _first_error(verdict: _Verdict) -> Exception | None:
     return next((p.error for p in problems if isinstance(p, NotComparable)), None)
 
 
-def _judge(exercise: Exercise, prepared: Prepared, seen: Mapping[str, Observation]) -> _Verdict:
+def _judge(
+    exercise: Exercise,
+    prepared: Prepared,
+    seen: Mapping[str, Observation],
+    touched: str = "",
+) -> _Verdict:
     outcomes: dict[str, tuple[Observation, list[Violation]]] = {}
     for probe, expected in prepared:
         observed = seen.get(probe.name, Observation())
@@ -195,7 +206,8 @@ def _judge(exercise: Exercise, prepared: Prepared, seen: Mapping[str, Observatio
             stopped = Problem("stopped", "The check stopped before this test.")
             found = [Violation(probe, "raised", stopped, probe.part, expected, observed)]
         outcomes[probe.name] = observed, found
-    return _scored(exercise, prepared, seen, outcomes, forbidden_in(exercise, prepared, seen))
+    extra = forbidden_in(exercise, prepared, seen, touched)
+    return _scored(exercise, prepared, seen, outcomes, extra)
 
 
 def _scored(

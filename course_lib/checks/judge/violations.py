@@ -7,6 +7,7 @@ The others count toward the probe's own part.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from course_lib.checks.judge.contract import (
 )
 from course_lib.checks.judge.definitions import Exercise
 from course_lib.checks.judge.in_text import text_of_options
+from course_lib.checks.observe.cost_meter import LOST, OUT_OF_TORCH, SINGLE_NUMBERS
 from course_lib.checks.observe.fake_device import REFUSAL
 from course_lib.checks.observe.observation import Observation, Raised
 from course_lib.checks.observe.probe import Probe
@@ -116,9 +118,10 @@ def _of_a_call_that_returned(
             yield "attached", Cause("attribute_attached", message, question)
     yield "gradients", _checked(_wrong_gradients, exercise, probe, expected, seen)
     for quantity, limit in probe.at_most.items():
-        spent = seen.spent.get(quantity)
+        leaves = sorted(OUT_OF_TORCH & {name.partition(" of ")[0] for name in seen.calls})
+        spent = None if leaves else seen.spent.get(quantity)
         aspect = f"spent_{quantity}" + "_unmeasured" * (spent is None)
-        yield aspect, _checked(_overspent, probe, quantity, limit, spent)
+        yield aspect, _checked(_overspent, probe, quantity, limit, spent, leaves)
     if seen.rng_touched and not probe.training:
         yield "rng", _RNG_USED
     if seen.training_changed:
@@ -332,14 +335,20 @@ _SPENDING = {
 }
 
 
-def _overspent(probe: Probe, quantity: str, limit: int, spent: int | None) -> Problem | None:
-    """Return the problem of an exceeded limit. `spent` is None if unknown."""
+def _overspent(
+    probe: Probe, quantity: str, limit: int, spent: int | None, leaves: Sequence[str]
+) -> Problem | None:
+    """Return the problem of an exceeded limit. `spent` is None if unknown.
+
+    `leaves` are the functions of the answer that take numbers out of torch, where they are not
+    counted.
+    """
     if spent is None:
+        why = f", because `{leaves[0]}` takes the numbers out of torch" if leaves else ""
         return Problem(
             "unmeasured",
-            "The cost of your code could not be measured, because the code that measures it was "
-            "changed.",
-            "Which cell modifies `course_lib` or torch?",
+            f"The cost of your code could not be measured{why}, so it counts as too high.",
+            "Which operation of torch does the same?" if leaves else "",
         )
     if spent <= limit:
         return None
@@ -349,25 +358,55 @@ def _overspent(probe: Probe, quantity: str, limit: int, spent: int | None) -> Pr
 
 
 def forbidden_in(
-    exercise: Exercise, prepared: Prepared, seen: Mapping[str, Observation]
+    exercise: Exercise, prepared: Prepared, seen: Mapping[str, Observation], touched: str = ""
 ) -> list[Violation]:
-    """Return the violation for a forbidden call or loop."""
-    for probe, expected in prepared:
-        calls = seen[probe.name].calls if probe.name in seen else {}
-        for name, reason in exercise.forbidden.items():
-            if name in calls:
-                message = (
-                    f"Your code calls `{name}`, itself or through another function, which this "
-                    f"exercise rules out. {reason}"
-                )
-                problem = Cause("forbidden_call", message)
-                about = probe, "forbidden", problem, "values"
-                return [Violation(*about, expected, seen[probe.name])]
-    problem = _loops_problem(exercise, prepared, seen)
-    if problem is None:
+    """Return the violation for a forbidden call or loop, or for code that could hide one.
+
+    `touched` names such code (`checks.judge.counting`).
+    """
+    if touched:
+        found: tuple[Probe, Problem] | None = prepared[0][0], _uncounted(touched)
+    else:
+        loops = _loops_problem(exercise, prepared, seen)
+        found = (
+            None if exercise.needs_loops and loops else _forbidden_call(exercise, prepared, seen)
+        )
+        found = found or (loops and (prepared[0][0], loops))
+    if not found:
         return []
-    probe, expected = prepared[0]
+    probe, problem = found
+    expected = next(expected for one, expected in prepared if one is probe)
     return [Violation(probe, "forbidden", problem, "values", expected, seen[probe.name])]
+
+
+def _forbidden_call(
+    exercise: Exercise, prepared: Prepared, seen: Mapping[str, Observation]
+) -> tuple[Probe, Problem] | None:
+    """Return the most serious forbidden call with its probe. Names may be patterns."""
+    found: dict[str, tuple[Probe, Problem]] = {}
+    for probe, _ in prepared:
+        for call in seen[probe.name].calls if probe.name in seen else ():
+            function, _, axes = call.partition(" of ")
+            for name, reason in exercise.forbidden.items():
+                if fnmatchcase(function, name) or fnmatchcase(call, name):
+                    on = "" if fnmatchcase(function, name) else f" on tensors with {axes}"
+                    message = (
+                        f"Your code calls `{function}`{on}, itself or through another function, "
+                        f"which this exercise rules out. {reason}"
+                    )
+                    only_leaves = function in OUT_OF_TORCH | SINGLE_NUMBERS
+                    kind = "out_of_torch" if only_leaves else "forbidden_call"
+                    found.setdefault(kind, (probe, Cause(kind, message)))
+    return found.get("forbidden_call") or found.get("out_of_torch")
+
+
+def _uncounted(touched: str) -> Cause:
+    return Cause(
+        "uncounted",
+        f"{touched} could change how calls, loops, bytes or evaluations of functions are counted, "
+        "so your answer gets none of the points that depend on such counts.",
+        "What does the same without reaching into Python, torch or the course?",
+    )
 
 
 def _loops_problem(
@@ -382,6 +421,13 @@ def _loops_problem(
             groups.setdefault(probe.loops, []).append(work)
     compared = [group for group in groups.values() if len(group) > 1]
     growing = [group for group in compared if len(set(group)) > 1]
+    if exercise.no_loops and any(steps == LOST for group in compared for _, steps in group):
+        return Cause(
+            "loops",
+            "Python stopped counting the steps of your code, as it does if code recurses too "
+            "deeply, so they count as growing with the size of the problem.",
+            "Which function calls itself?",
+        )
     if exercise.no_loops and growing:
         (calls, steps), (more_calls, more_steps) = min(growing[0]), max(growing[0])
         return Cause(

@@ -90,8 +90,8 @@ def _run(obj, probe: Probe, seen: Observation, args: dict, kwargs: dict, watched
     seen.raised = Raised("", "", phase="call")
     weights = list(target.parameters()) if isinstance(target, torch.nn.Module) else []
     # Each of these slows down all code.
-    steps = Steps() if watched and probe.loops else None
     calls = Calls() if watched and probe.counted else None
+    steps = Steps(calls, lines=bool(probe.loops)) if calls or (watched and probe.loops) else None
     spending = Spending([given, weights]) if probe.at_most else None
     seed_all(probe.seed)
     untouched = next_draws()
@@ -101,13 +101,13 @@ def _run(obj, probe: Probe, seen: Observation, args: dict, kwargs: dict, watched
     try:
         with steps or nothing, calls or nothing, spending or nothing:
             result = SCENARIOS[probe.scenario](target, probe, args, kwargs)
+        seen.outputs = record(result)  # before anything else can run the student's code
     finally:
         seen.steps = steps.count if steps else 0
         seen.calls = dict(calls.names) if calls else {}
         seen.rng_touched = next_draws() != untouched
         seen.training_changed = getattr(target, "training", None) != training
         seen.arguments = {name: record(given[name]) for name in probe.arrays()}
-    seen.outputs = record(result)
     for name in probe.attributes:
         seen.attributes[name] = record(getattr(target, name, None))
     if spending:
@@ -115,8 +115,10 @@ def _run(obj, probe: Probe, seen: Observation, args: dict, kwargs: dict, watched
     if probe.grad_outputs is not None:
         seen.raised.phase = "backward"
         leaves = {n: given[n] for n, a in probe.arrays().items() if a.requires_grad} | parameters
-        with torch.enable_grad(), spending or nothing:
+        called_back = Steps(calls, lines=False) if calls else nothing
+        with torch.enable_grad(), called_back, spending or nothing:
             seen.gradients, seen.grad_changed = _backward(result, probe.grad_outputs, leaves)
+        seen.calls = dict(calls.names) if calls else {}
     if spending:
         seen.spent["peak"] = spending.peak - (_OURS if probe.grad_outputs is not None else 0)
     seen.raised = None

@@ -12,14 +12,23 @@ from typing import Any, Self
 import numpy as np
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from torch.utils._python_dispatch import TorchDispatchMode
 
 COURSE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
+# Functions that take numbers out of torch, all at once or one by one.
+OUT_OF_TORCH = frozenset({"__array__", "__dlpack__", "numpy", "tolist"})
+SINGLE_NUMBERS = frozenset({"__float__", "item"})
+
+
 class Calls(TorchFunctionMode):
-    """Count the torch functions called. This doubles the time of calls on small tensors."""
+    """Count the torch functions called. This doubles the time of calls on small tensors.
+
+    A name is that of the function, without an overload, and without underscores around it unless
+    they are double. It ends in " of 3 axes" (or more) if an argument has as many.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,7 +37,10 @@ class Calls(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None) -> Any:
         name = getattr(func, "__name__", type(func).__name__)
         if name not in ("__get__", "__set__"):
-            self.names[name] += 1
+            name = name.partition(".")[0]
+            name = name if name.startswith("__") else name.strip("_")
+            axes = max((one.dim() for one in _tensors(*args, kwargs)), default=0)
+            self.names[f"{name} of {axes} axes" if axes > 2 else name] += 1
         return func(*args, **(kwargs or {}))
 
 
@@ -42,10 +54,19 @@ LIBRARIES = (
 )
 
 
-class Steps:
-    """Count the lines of a student's code that run, which also reveals loops over plain numbers."""
+LOST = -1  # the number of steps if Python stopped counting, as after a RecursionError
 
-    count = 0
+
+class Steps:
+    """Count the lines of a student's code that run, which also reveals loops over plain numbers.
+
+    With `calls`, also count the torch functions in code that torch calls back, such as a hook.
+    torch suspends its modes there. Without `lines`, count only the student's functions that run.
+    """
+
+    def __init__(self, calls: Calls | None = None, *, lines: bool = True) -> None:
+        self.count, self._calls, self._lines = 0, calls, lines
+        self._called_back: list = []  # frames in which `calls` was resumed
 
     def __enter__(self) -> Self:
         self._previous = sys.gettrace()
@@ -53,14 +74,29 @@ class Steps:
         return self
 
     def __exit__(self, *exc_info) -> None:
-        # coverage uses the same hook, so it pauses meanwhile
-        sys.settrace(self._previous)  # pragma: no cover - coverage is off here
+        if sys.gettrace() != self._trace:  # pragma: no cover - coverage uses this hook, too
+            self.count = LOST
+        sys.settrace(self._previous)  # pragma: no cover - so it pauses meanwhile
+        while self._called_back:
+            self._end_of(self._called_back[-1])
 
-    def _trace(self, frame, event, _arg) -> Callable | None:  # pragma: no cover - so it is here
-        if event == "call" and frame.f_code.co_filename.startswith(LIBRARIES):
-            return None
+    def _trace(self, frame, event, _arg) -> Callable | None:  # pragma: no cover - as above
+        if event == "call":
+            if frame.f_code.co_filename.startswith(LIBRARIES):
+                return None
+            frame.f_trace_lines = self._lines
+            if self._calls is not None and self._calls not in _get_current_function_mode_stack():
+                self._calls.__enter__()
+                self._called_back.append(frame)
+        elif event == "return" and frame in self._called_back:
+            self._end_of(frame)
         self.count += event in ("call", "line")
         return self._trace
+
+    def _end_of(self, frame) -> None:
+        assert self._calls is not None
+        self._called_back.remove(frame)
+        self._calls.__exit__(None, None, None)
 
 
 # fmt: off

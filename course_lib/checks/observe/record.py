@@ -4,8 +4,8 @@ This runs beside the student's code and does not trust it. Properties that raise
 that lie about themselves and lists of a million items get a short, correct description.
 """
 
-import itertools
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -93,10 +93,11 @@ def _record(value, depth) -> Recorded:
     if kind is str:
         return Recorded("str", name, text=value[:_MAX_TEXT] + "..." * (len(value) > _MAX_TEXT))
     if isinstance(value, tuple | list) and depth:
-        items = {i: record(item, depth - 1) for i, item in enumerate(value[:_MAX_ITEMS])}
+        plain = tuple.__iter__ if isinstance(value, tuple) else list.__iter__  # not a subclass's
+        items = {i: record(x, depth - 1) for i, x in enumerate(islice(plain(value), _MAX_ITEMS))}
         return Recorded("tuple" if isinstance(value, tuple) else "list", name, items=items)
     if isinstance(value, dict) and depth:  # a subclass's own methods may lie
-        pairs = itertools.islice(dict.items(value), _MAX_ITEMS)
+        pairs = islice(dict.items(value), _MAX_ITEMS)
         items = {str(key): record(item, depth - 1) for key, item in pairs}
         return Recorded("dict", name, items=items)
     return Recorded("object", name)

@@ -162,6 +162,7 @@ EXERCISE = Exercise(
     points=6,
     minutes=20,
     difficulty=2,
+    builds_on=("additive_scores",),
     is_class=True,
     returns=(Returned("outputs", "tensor", "float", ("batch", "num_queries", "value_size")),),
     probes=lambda rng: [*_values(rng), *_edges(rng), *_gradients(rng)],

@@ -2,6 +2,7 @@
 
 import torch
 
+from course_lib.checks.observe import cost_meter
 from course_lib.checks.observe.probe import tensor
 from course_lib.exercises._builders import Given, mistake
 
@@ -23,6 +24,11 @@ WORKED = "Each item's two matrices must be multiplied: row times column."
 FEW = "Two items of a few rows must work."
 ONE_OF_EACH = "One row and one column must keep their axes."
 DTYPE = "The result must have the dtype of `a` and `b`."
+
+OUT_OF_TORCH = dict.fromkeys(
+    cost_meter.OUT_OF_TORCH | cost_meter.SINGLE_NUMBERS,
+    "Stay in torch: no gradient flows back through other numbers.",
+)
 
 # The fact and one question for mistakes in several of them.
 ONLY_THREE_AXES = (

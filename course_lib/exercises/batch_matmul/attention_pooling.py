@@ -79,6 +79,7 @@ EXERCISE = Exercise(
     points=3,
     minutes=10,
     difficulty=2,
+    builds_on=("bmm", "batched_scores"),
     returns=(
         Returned("outputs", "tensor", "float", ("...", "num_queries", "d_v")),
         Returned("attention_weights", axes=("...", "num_queries", "num_keys"), differentiable=True),

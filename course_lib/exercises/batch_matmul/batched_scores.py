@@ -62,6 +62,7 @@ EXERCISE = Exercise(
     points=3,
     minutes=12,
     difficulty=2,
+    builds_on=("bmm",),
     returns=(Returned("scores", "tensor", "float", ("...", "num_queries", "num_keys")),),
     probes=_probes,
     mistakes=(

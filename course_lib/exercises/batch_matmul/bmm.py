@@ -7,7 +7,7 @@ import torch
 
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe
-from course_lib.exercises._builders import FLOAT32, case, edge, mistake
+from course_lib.exercises._builders import FLOAT32, READY_MADE_ATTENTION, case, edge, mistake
 from course_lib.exercises.batch_matmul import _products as both
 from course_lib.exercises.batch_matmul._products import pair
 
@@ -44,15 +44,10 @@ def _probes(rng) -> list[Probe]:
     ]
 
 
-_READY_MADE = (
-    *("bmm", "matmul", "__rmatmul__", "__matmul__", "linalg_matmul", "mm", "baddbmm", "addbmm"),
-    *("addmm", "linalg_multi_dot", "chain_matmul", "linear", "scaled_dot_product_attention"),
-    *("mv", "addmv", "conv1d", "tensordot", "inner", "bilinear"),
-    *("_sparse_mm", "smm", "hspmm", "sspaddmm"),
-    *("bmm.default", "matmul.default", "mm.default", "baddbmm.default"),
+_READY_MADE = (  # patterns of names in `cost_meter.Calls`
+    *("*mm", "*mv", "*matmul*", "*multi_dot", "tensordot", "inner", "*linear", "*matrix_power"),
+    *("conv*", "*rnn*_cell", "lstm_cell", "gru_cell", *READY_MADE_ATTENTION),
 )
-
-
 _WHY_NOT = "Build the product from smaller steps, or write it as one `torch.einsum`."
 
 
@@ -70,9 +65,7 @@ EXERCISE = Exercise(
     no_loops=True,
     forbidden={
         **dict.fromkeys(_READY_MADE, _WHY_NOT),
-        "tolist": (
-            "Loops over plain numbers are loops too, and no gradient flows back through numbers."
-        ),
+        **both.OUT_OF_TORCH,
     },
     mistakes=(
         mistake(

@@ -45,6 +45,12 @@ def _indices_of_b_swapped(a, b) -> torch.Tensor:
     return product
 
 
+_ALL_AT_ONCE = (
+    *("*bmm", "*matmul* of * axes", "einsum of * axes", "tensordot of * axes", "*linear of * axes"),
+    *("mul of [4-9] axes", "multiply of [4-9] axes", "linalg_vecdot of [4-9] axes"),
+)
+_WHY_NOT = "Its loop over the items is what you write here."
+
 EXERCISE = Exercise(
     points=2,
     minutes=10,
@@ -52,6 +58,7 @@ EXERCISE = Exercise(
     returns=(Returned("product", "tensor", "float", ("batch", "n", "m")),),
     probes=_probes,
     needs_loops=True,
+    forbidden={**dict.fromkeys(_ALL_AT_ONCE, _WHY_NOT), **both.OUT_OF_TORCH},
     mistakes=(
         both.B0_FOR_ALL,
         mistake("total_kept", lambda a, b: (a @ b).cumsum(-1)).says(

@@ -13,6 +13,7 @@ EXERCISE = diagnosing(
     points=10,
     minutes=25,
     difficulty=3,
+    builds_on=("masking_equals_deleting", "keys_permutation_invariant", "batch_items_independent"),
     starred=True,
     hints=(
         "Do not look for the fault first. Run tests. Each invariant is two calls and a "

@@ -7,6 +7,7 @@ EXERCISE = diagnosing(
     points=5,
     minutes=15,
     difficulty=2,
+    builds_on=("masking_equals_deleting", "keys_permutation_invariant", "batch_items_independent"),
     hints=(
         "Do not look for the fault first. Run your three tests on each box. A test that says "
         "False names the invariant.",

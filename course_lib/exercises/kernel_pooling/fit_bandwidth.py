@@ -119,6 +119,7 @@ EXERCISE = Exercise(
     points=4,
     minutes=20,
     difficulty=3,
+    builds_on=("squared_distances", "kernel_pooling", "leave_one_out"),
     starred=True,
     returns=(Returned("bandwidth", "float", "any float"),),
     probes=_probes,

@@ -94,6 +94,7 @@ EXERCISE = Exercise(
     points=5,
     minutes=15,
     difficulty=2,
+    builds_on=("squared_distances",),
     returns=(
         Returned("outputs", "tensor", "float", ("num_queries", "v")),
         Returned("attention_weights", axes=("num_queries", "num_keys"), differentiable=True),

@@ -101,6 +101,7 @@ EXERCISE = Exercise(
     points=4,
     minutes=15,
     difficulty=2,
+    builds_on=("squared_distances", "kernel_pooling"),
     returns=(Returned("predictions", "tensor", "float", ("num_points",)),),
     probes=_probes,
     mistakes=(

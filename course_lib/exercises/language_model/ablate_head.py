@@ -10,6 +10,7 @@ import torch
 
 from course_lib.checks.judge.comparisons import Cause, Problem, close
 from course_lib.checks.judge.definitions import Exercise, Returned
+from course_lib.checks.observe.lessons.language_model_heads import WEIGHTS_CHANGED
 from course_lib.checks.observe.probe import Built, Probe, tensor
 from course_lib.exercises._builders import Case, Given, case, in_steps, mistake
 
@@ -125,11 +126,13 @@ def _as_it_was(probe, expected, recorded) -> Problem | None:
     logits, changes = recorded.items.values()
     if changes.text == "nothing":
         return close(probe, expected[0], logits)
+    name = "weights_zeroed" if changes.text == WEIGHTS_CHANGED else ""
     return Cause(
         "left_over",
         f"{changes.text[0].upper()}{changes.text[1:]}.",
         "Which line causes this? Can it work on a copy, or do you undo only that change, and what "
         "happens to an error?",
+        name,
     )
 
 

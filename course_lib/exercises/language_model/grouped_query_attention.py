@@ -11,7 +11,15 @@ from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.mistakes import Row, known
 from course_lib.exercises._attention.modules import Attention
 from course_lib.exercises._attention.padding import FAR, far_above
-from course_lib.exercises._builders import BETWEEN, FLOAT32, Case, Given, case, in_eighths
+from course_lib.exercises._builders import (
+    BETWEEN,
+    FLOAT32,
+    READY_MADE_ATTENTION,
+    Case,
+    Given,
+    case,
+    in_eighths,
+)
 
 _GROUPS = "Head i must use the keys and values of group i // (h / g)."
 _EMPTY = "A query that may attend to no key must get zeros."
@@ -168,10 +176,11 @@ EXERCISE = Exercise(
     starred=True,
     returns=(Returned("outputs", "tensor", "float", ("batch", "num_heads", "num_queries", "v")),),
     probes=lambda rng: [*_values(rng), *_masked(rng), *_edges(rng), *_gradients(rng)],
-    forbidden={
-        "scaled_dot_product_attention": "Its `enable_gqa=True` is what you write here; use the "
-        "course's own function of that name, or `masked_softmax`."
-    },
+    forbidden=dict.fromkeys(
+        READY_MADE_ATTENTION,
+        "The `enable_gqa=True` of torch's function is what you write here; use the course's own "
+        "`scaled_dot_product_attention`, or `masked_softmax`.",
+    ),
     mistakes=known(
         _Grouped,
         Row("groups_tiled", {"share": _tiled}).says(

@@ -114,6 +114,7 @@ EXERCISE = Exercise(
     points=6,
     minutes=25,
     difficulty=3,
+    builds_on=("length_mask", "combine_masks"),
     returns=(Returned("weights", "tensor", "float", ("...", "num_queries", "num_keys")),),
     probes=_probes,
     mistakes=known(Softmax),

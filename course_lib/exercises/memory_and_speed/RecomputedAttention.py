@@ -10,7 +10,7 @@ from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.modules import Attention
 from course_lib.exercises._attention.padding import largest_padding
-from course_lib.exercises._builders import Given, in_eighths, mistake
+from course_lib.exercises._builders import READY_MADE_ATTENTION, Given, in_eighths, mistake
 from course_lib.exercises.memory_and_speed._mistakes import Recomputed
 from course_lib.exercises.memory_and_speed._problems import by_hand, lengths, problem, some
 from course_lib.reference import memory_and_speed as oracle
@@ -94,14 +94,14 @@ EXERCISE = Exercise(
     points=5,
     minutes=75,
     difficulty=3,
+    builds_on=("softmax_statistics", "blocked_attention"),
     is_class=True,
     returns=(Returned("outputs", "tensor", "float", ("...", "num_queries", "v")),),
     probes=lambda rng: [*_values(rng), *_edges(rng)],
     oracle=oracle.recomputed_attention,
-    forbidden={
-        "scaled_dot_product_attention": "Such a call hides the two passes, which are what you "
-        "write here."
-    },
+    forbidden=dict.fromkeys(
+        READY_MADE_ATTENTION, "Such a call hides the two passes, which are what you write here."
+    ),
     mistakes=(
         mistake("row_sum_forgotten", Recomputed.answer({"row_sums": lambda *given: 0.0})).says(
             "You compute dS = W * dW instead of W * (dW - D): the row sum D is missing, although "

@@ -8,7 +8,7 @@ from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.mistakes import known
 from course_lib.exercises._attention.padding import largest_padding
-from course_lib.exercises._builders import mistake
+from course_lib.exercises._builders import READY_MADE_ATTENTION, mistake
 from course_lib.exercises.memory_and_speed._mistakes import Blocked
 from course_lib.exercises.memory_and_speed._problems import by_hand, lengths, problem, rising, some
 
@@ -101,12 +101,13 @@ EXERCISE = Exercise(
     points=4,
     minutes=35,
     difficulty=3,
+    builds_on=("softmax_statistics",),
     returns=(
         Returned("outputs", "tensor", "float", ("...", "num_queries", "v")),
         Returned("logsumexp", "tensor", "float", ("...", "num_queries")),
     ),
     probes=lambda rng: [*_values(rng), *_edges(rng), *_gradients(rng)],
-    forbidden={"scaled_dot_product_attention": _LOOP, "flex_attention": _LOOP},
+    forbidden=dict.fromkeys(READY_MADE_ATTENTION, _LOOP),
     mistakes=(
         mistake("outputs_not_rescaled", Blocked.answer({"fade_outputs": False})).says(
             "When the maximum rises, you rescale the sums so far but not the outputs.",

@@ -232,6 +232,7 @@ EXERCISE = Exercise(
     points=7,
     minutes=25,
     difficulty=3,
+    builds_on=("split_heads", "merge_heads"),
     is_class=True,
     returns=(Returned("outputs", "tensor", "float", ("batch", "num_queries", "embed_dim")),),
     probes=_attention_probes,

@@ -108,6 +108,7 @@ EXERCISE = Exercise(
     points=3,
     minutes=10,
     difficulty=2,
+    builds_on=("scaled_dot_product_attention",),
     is_class=True,
     returns=(RETURNS[0],),
     probes=lambda rng: [*_values(rng), *_edges(rng), *_gradients(rng)],

@@ -75,6 +75,7 @@ EXERCISE = Exercise(
     points=4,
     minutes=30,
     difficulty=3,
+    builds_on=("scaled_dot_product_attention",),
     starred=True,
     returns=(
         Returned("grad_queries", "tensor", "float", ("num_queries", "d")),
@@ -83,7 +84,7 @@ EXERCISE = Exercise(
     ),
     probes=_probes,
     forbidden=dict.fromkeys(
-        ("backward", "grad", "_make_dual"), "Here you work out the gradients by hand."
+        ("*backward*", "grad", "make_dual"), "Here you work out the gradients by hand."
     ),
     mistakes=(
         mistake("row_sum_forgotten", _backward(lambda w, grad: w * grad)).says(

@@ -56,6 +56,7 @@ EXERCISE = Exercise(
     points=3,
     minutes=20,
     difficulty=3,
+    builds_on=("scaled_dot_product_attention",),
     starred=True,
     returns=(Returned("jacobian", "tensor", "float", ("d", "d")),),
     probes=_probes,

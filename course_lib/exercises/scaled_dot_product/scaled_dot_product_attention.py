@@ -9,7 +9,7 @@ from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.mistakes import Row, known
 from course_lib.exercises._attention.modules import Attention
 from course_lib.exercises._attention.padding import FAR, far_above, largest_padding
-from course_lib.exercises._builders import BETWEEN, FLOAT32, Given, case, edge
+from course_lib.exercises._builders import BETWEEN, FLOAT32, READY_MADE_ATTENTION, Given, case, edge
 from course_lib.exercises.scaled_dot_product._problems import (
     BOTH,
     EMPTY,
@@ -132,9 +132,9 @@ EXERCISE = Exercise(
     difficulty=2,
     returns=RETURNS,
     probes=lambda rng: [*_values(rng), *_edges(rng), *_gradients(rng)],
-    forbidden={
-        "scaled_dot_product_attention": "Here you write it yourself; the section after it compares."
-    },
+    forbidden=dict.fromkeys(
+        READY_MADE_ATTENTION, "Here you write it yourself; the section after it compares."
+    ),
     mistakes=known(Attention, *_OWN),
     properties=PROPERTIES,
     hints=(

@@ -115,6 +115,7 @@ EXERCISE = Exercise(
     points=3,
     minutes=12,
     difficulty=2,
+    builds_on=("shift_right",),
     returns=(Returned("changes", "tensor", "float", ("num_words",)), *LOOKED_AT),
     probes=lambda rng: [*_plain(rng), *_edges(rng)],
     oracle=asked(oracle.effect_of_masking, "start"),

@@ -7,22 +7,23 @@ its replies, so that a hostile file costs only its owner.
 
 import contextlib
 import functools
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import nbformat
 from nbformat import NotebookNode
 
+from course_lib.checks.judge.counting import replaceable
 from course_lib.exercises import lessons
 from course_lib.grading.intake.ordinary_files import IntakeError, one_line, read_bytes
-from course_lib.grading.intake.source_notices import source_notices
 from course_lib.grading.jobs import Job
 from course_lib.workspace import limited
 
 SECONDS = 10.0  # of CPU time for all notebooks of one student; an honest one takes 0.1 s
 _MODULE = "course_lib.grading.intake.read"
 start, stop = functools.partial(limited.start, _MODULE), functools.partial(limited.stop, _MODULE)
-Read = tuple[NotebookNode, list[str], dict[str, list[str]]]
+Read = tuple[NotebookNode, list[str], dict[int, dict[str, Any]]]
 
 
 class NotReadError(IntakeError):
@@ -32,13 +33,16 @@ class NotReadError(IntakeError):
 
 
 def read_submission(job: Job) -> Read:
-    """Return the release notebook with a student's answers, notices, and what the answers build on.
+    """Return the release notebook with a student's answers, notices, and a look at the cells.
 
-    The last maps each exercise to the others that its answer uses, directly or indirectly.
+    The last maps the index of each of the student's cells to the names that it binds ("names", each
+    with those it depends on) and to its line that could change what is counted ("touches").
     """
-    found = OneStudent(job.lesson, job.release).read(job.data, job.name)
+    found = OneStudent(job.lesson, job.release, replaceable()).read(job.data, job.name)
+    cells = {int(index): looked for index, looked in found["cells"].items()}
     notebook = nbformat.from_dict(found["notebook"])
-    return notebook, [*found["notices"], *source_notices(notebook)], found["builds_on"]
+    assert isinstance(notebook, NotebookNode)
+    return notebook, found["notices"], cells
 
 
 class OneStudent:
@@ -47,11 +51,13 @@ class OneStudent:
     Args:
         lesson: the lesson's name.
         release: the text of its release notebook.
+        replaceable: the names for `counting.touches`, which only `read_submission` needs.
     """
 
-    def __init__(self, lesson: str, release: str) -> None:
+    def __init__(self, lesson: str, release: str, replaceable: Collection[str] = ()) -> None:
         lesson_of = {name: slug for slug, one in lessons().items() for name in one.exercises}
         self._about = {"lesson": lesson, "release": release, "lesson_of": lesson_of}
+        self._about["replaceable"] = sorted(replaceable)
         self._left = SECONDS
 
     def answers(self, path: Path) -> dict[str, str]:

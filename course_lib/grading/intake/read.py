@@ -15,7 +15,8 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 
-from course_lib.grading.cell_kinds import ANSWER, builds_on, grade_id
+from course_lib.checks.judge.counting import touches
+from course_lib.grading.cell_kinds import ANSWER, grade_id, is_theirs, is_used, names_used
 from course_lib.grading.intake.ordinary_files import IntakeError
 from course_lib.grading.intake.rebuild import rebuild
 from course_lib.workspace.limited import serve
@@ -35,7 +36,12 @@ def answer(about: dict[str, Any], data: bytes) -> dict[str, Any]:
 
 
 def _found(
-    data: bytes, name: str, lesson: str, release: str, lesson_of: dict[str, str]
+    data: bytes,
+    name: str,
+    lesson: str,
+    release: str,
+    lesson_of: dict[str, str],
+    replaceable: list[str],
 ) -> dict[str, Any]:
     released = parse_release(release)
     cells, read = parse(data, name)
@@ -50,7 +56,14 @@ def _found(
     return {
         "notebook": notebook,
         "notices": [*read, *restored],
-        "builds_on": builds_on(notebook.cells),
+        "cells": {
+            index: {
+                "names": [(to, sorted(ones)) for to, ones in names_used(cell.source)],
+                "touches": touches(cell.source, {*replaceable}),
+            }
+            for index, cell in enumerate(notebook.cells)
+            if is_used(cell) and is_theirs(cell)
+        },
         "answers": {at: text for at, text in answers if text.split() != stubs[at].split()},
     }
 

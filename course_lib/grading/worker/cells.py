@@ -60,7 +60,9 @@ def _judge_beside_ours(
 ) -> None:
     """Judge again failed answers that build on failed ones, given the course's versions.
 
-    This guest has the solutions beside the student's code, so only points may leave it.
+    This guest has the solutions beside the student's code, so only points may leave it. A version
+    is lent for an exercise on which another one builds, if the student attempted it and it is not
+    optional. A notice names what was lent.
     """
     failed: set[str] = set()
     for index, cell in enumerate(notebook.cells):
@@ -69,7 +71,8 @@ def _judge_beside_ours(
         if first is None or first.outcome in ("correct", "checker_failed"):
             continue
         ours = _sources_of(guest, failed, find(name).chain or (name,))
-        failed.add(name)
+        if first.outcome != "not_attempted" and not first.starred:
+            failed.add(name)
         if not ours:
             continue
         try:
@@ -82,12 +85,19 @@ def _judge_beside_ours(
             if second.score >= 1.0:
                 failed.discard(name)
             reports[name] = _with_points_of(second, first, ours)
+            lent = ", ".join(f"`{each}`" for each in ours)
+            notice = f"{name}: graded with the course's {lent}, which the student got wrong"
+            guest.notices[index] = "; ".join(filter(None, [guest.notices.get(index), notice]))
 
 
 def _sources_of(guest: RenewableGuest, failed: set[str], names: Collection[str]) -> dict[str, str]:
-    """Return the course's source of each failed exercise on which some answers build."""
+    """Return the course's source of each failed exercise on which some answers may build."""
+    needed = list(names)  # grows during the loop
+    for name in needed:
+        needed += [one for one in find(name).builds_on if one not in needed]
     ours: dict[str, str] = {}
-    while new := [n for n in guest.builds_on({*names, *ours}, ours.values()) if n in failed]:
+    lendable = failed & {*needed}
+    while new := [n for n in guest.builds_on({*names, *ours}, ours.values()) if n in lendable]:
         ours |= {name: solution_source(name) for name in new}
     return ours
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from nbformat import NotebookNode
 
 from course_lib.checks.judge.definitions import Exercise
-from course_lib.checks.judge.prepare import prepare
+from course_lib.checks.judge.prepare import is_counted, prepare
 from course_lib.checks.judge.report import Finding, Report
 from course_lib.checks.judge.shrink import Observer
 from course_lib.checks.judge.verdict import judge_observed, still_missing
@@ -52,7 +52,14 @@ def judge_with_retries(
     harmful = {grade_id(guest.cells[at]): ending for at, ending in guest.harmful.items()}
     if ending := harmful.get(f"{name}{ANSWER}"):
         return _stopped(guest.limits, name, ending)
-    judge = functools.partial(observe_and_judge, guest, job, name, index, explain=explain)
+    counted = is_counted(
+        exercise := find(name), [probe for probe, _ in prepare(exercise, job.seed)]
+    )
+    touched = guest.touched(name, index) if counted else ""
+    if touched:
+        guest.notices[index] = f"{name}: {touched} could change what is counted: look at it"
+    about = {"explain": explain, "touched": touched}
+    judge = functools.partial(observe_and_judge, guest, job, name, index, **about)
     judged = judge()
     is_right = isinstance(judged, Report) and judged.outcome == "correct"
     if judged in MAYBE_ANOTHERS or (guest.crowded and not is_right):
@@ -62,6 +69,7 @@ def judge_with_retries(
         # An earlier cell may have deleted the lesson's imports, such as torch.
         guest.run(_lesson_imports(guest.cells[:index]), index, history=False)
         judged = judge()
+    guest.leave_out(set())
     return _stopped(guest.limits, name, judged) if isinstance(judged, str) else judged
 
 
@@ -79,7 +87,13 @@ def _stopped(limits: Limits, name: str, ending: str) -> Report:
 
 
 def observe_and_judge(
-    guest: RenewableGuest, job: Job, name: str, index: int, *, explain: bool = True
+    guest: RenewableGuest,
+    job: Job,
+    name: str,
+    index: int,
+    *,
+    explain: bool = True,
+    touched: str = "",
 ) -> Report | str:
     """Return the report on an exercise, or the key of `ENDINGS` that says how it ended."""
     exercise = find(name)
@@ -100,18 +114,22 @@ def observe_and_judge(
         return seen.seen if isinstance(seen, Reply) else {}
 
     with guest.timed("judge"):
-        return judge_reply(exercise, job.seed, reply, observe_more if explain else None)
+        return judge_reply(exercise, job.seed, reply, observe_more if explain else None, touched)
 
 
 def judge_reply(
-    exercise: Exercise, seed: str, reply: Reply, observe_more: Observer | None = None
+    exercise: Exercise,
+    seed: str,
+    reply: Reply,
+    observe_more: Observer | None = None,
+    touched: str = "",
 ) -> Report | str:
     """Return the report on a plausible reply, or a key of `ENDINGS`."""
     if reply.missing:
         return still_missing(exercise, reply.missing)
     if any(seen.raised and seen.raised.type_name == "MemoryError" for seen in reply.seen.values()):
         return "memory"
-    return judge_observed(exercise, seed, reply.subject, reply.seen, observe_more)
+    return judge_observed(exercise, seed, reply.subject, reply.seen, observe_more, touched)
 
 
 def _replied(

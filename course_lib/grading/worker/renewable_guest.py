@@ -5,9 +5,11 @@ points of another.
 """
 
 import contextlib
+import functools
 import signal
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from nbformat import NotebookNode
 
@@ -37,7 +39,7 @@ class CannotJudge(Exception):
 class RenewableGuest:
     """The guest of one submission, whose `cells` are rerun in each `new_guest`.
 
-    `builds_on` maps each exercise to the others that the student's answer builds on.
+    `looked` is what the parser found in the student's cells, by index (`parsing.read_submission`).
     """
 
     def __init__(
@@ -45,10 +47,10 @@ class RenewableGuest:
         cells: Sequence[NotebookNode],
         new_guest: Callable[[], Guest],
         limits: Limits,
-        builds_on: Mapping[str, Collection[str]],
+        looked: Mapping[int, Mapping[str, Any]],
     ) -> None:
         self.cells, self.new_guest, self.limits = cells, new_guest, limits
-        self._builds_on = builds_on
+        self._looked = looked
         # Cells that ended a guest, by index, and why (a key of `judge_checks.ENDINGS`).
         self.harmful: dict[int, str] = {}
         # Notices about cells that ended the interpreter, or asked it to exit.
@@ -60,19 +62,54 @@ class RenewableGuest:
         self._guest: Guest | None = None
         self._ours: dict[str, str] = {}  # the course's sources that replace answers
         self._only: set[str] | None = None  # exercises whose answers ran; None for all
+        self._left_out: set[int] = set()  # cells that could change what is counted
         self._stopped: set[str] = set()  # exercises whose answer ended the guest that called it
         self._received = 0  # bytes from guests that have ended
         self._used = 0.0  # seconds, see `GuestResult.seconds`
+
+    @functools.cached_property
+    def _touching(self) -> dict[int, str]:
+        """Return the student's cells that could change what is counted, each with the line."""
+        found = {n: looked["touches"] for n, looked in self._looked.items()}
+        return {
+            n: f"Line {at[0]} of cell {n + 1}, `{at[1][:100]}`," for n, at in found.items() if at
+        }
+
+    def touched(self, name: str, index: int) -> str:
+        """Return what could change the counts of an exercise, and leave out cells it can spare."""
+        reached = self._reached(find(name).chain or (name,))
+        touching = {n: line for n, line in self._touching.items() if n < index}
+        ran = {
+            n for n in touching if grade_id(self.cells[n]).removesuffix(ANSWER) not in self._ours
+        }
+        needed = [n for n in sorted(ran) if {"*", *reached} & {to for to, _ in self._names(n)}]
+        self.leave_out(set() if needed else ran)
+        return touching[needed[0]] if needed else ""
+
+    def leave_out(self, cells: set[int]) -> None:
+        """Run the cells again without these, if the guest has run any of them."""
+        if cells != self._left_out:
+            self.close()
+        self._left_out = cells
+
+    def _names(self, index: int) -> list[tuple[str, list[str]]]:
+        return self._looked[index]["names"]
+
+    def _reached(self, names: Collection[str], sources: Iterable[str] = ()) -> set[str]:
+        """Return names, and those that they depend on in the student's cells and in sources."""
+        named = [one for index in self._looked for one in self._names(index)]
+        named += [one for source in sources for one in names_used(source)]
+        found = set(names)
+        while new := {one for name, ones in named if name in found for one in ones} - found:
+            found |= new
+        return found
 
     def builds_on(self, names: Collection[str], sources: Iterable[str] = ()) -> list[str]:
         """Return the other exercises that some answers build on, in the notebook's order.
 
         The course's own `sources` are answers, too.
         """
-        named = [*self._builds_on.items(), *(one for text in sources for one in names_used(text))]
-        found = set(names)
-        while new := {one for name, ones in named if name in found for one in ones} - found:
-            found |= new
+        found = self._reached(names, sources)
         exercises = (grade_id(cell) for cell in self.cells if is_check(cell))
         return [name for name in exercises if name in found and name not in names]
 
@@ -157,7 +194,7 @@ class RenewableGuest:
             if name in self._ours:
                 if is_answer:
                     self._run(guest, self._ours[name], index, history=False)
-            elif not is_used(cell) or index in self.harmful:
+            elif not is_used(cell) or index in self.harmful or index in self._left_out:
                 continue
             elif is_check(cell) and not is_plain_test(cell):
                 self._observe(guest, Request(name, []))

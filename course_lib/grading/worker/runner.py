@@ -79,13 +79,13 @@ class Runner:
 
     def _grade(self, job: Job, read: parsing.Read, result: Result) -> None:
         """Grade a rebuilt notebook from its first cell."""
-        notebook, notices, builds_on = read
+        notebook, notices, looked = read
         result.notices = tuple(notices)
         for cell in check_cells(notebook):
             cell.source = job.tests.get(grade_id(cell), cell.source)
         run = "\n".join(cell.source for cell in notebook.cells if is_used(cell))
         self._imports = tuple(module for word, module in _LATE.items() if word in run)
-        guest = RenewableGuest(notebook.cells, self.guest, self.limits, builds_on)
+        guest = RenewableGuest(notebook.cells, self.guest, self.limits, looked)
         try:
             reports = grade_cells(guest, job, notebook)
         finally:

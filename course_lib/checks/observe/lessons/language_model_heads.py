@@ -15,6 +15,7 @@ class _Part(nn.Module):
         super().__init__()
         self.num_heads, self.overwritten = num_heads, False
         self.read, self.W_o = _linear(read), _linear(W_o, bias)
+        self.original = [weight.detach().clone() for weight in self.W_o.parameters()]
 
     def forward(self, x):
         so_far = torch.arange(1, x.shape[1] + 1, device=x.device, dtype=x.dtype)
@@ -137,6 +138,7 @@ def head_switched_off(target, probe, args, kwargs):
 
 
 _NOTHING = "nothing"
+WEIGHTS_CHANGED = "inside the `with`, you change the parameters of `W_o` instead of what it reads"
 
 
 class _Stopped(Exception):
@@ -149,9 +151,16 @@ def _seen(model, tokens, trained=False):
     logits = model(tokens)
     if any(getattr(module, "overwritten", False) for module in model.modules()):
         return logits, "you change the heads' outputs in place"
+    if any(_is_changed(module) for module in model.modules() if isinstance(module, _Part)):
+        return logits, WEIGHTS_CHANGED
     if trained and not logits.requires_grad:
         return logits, "the logits have no autograd graph"
     return logits, _NOTHING
+
+
+def _is_changed(part):
+    now = list(part.W_o.parameters())
+    return len(now) != len(part.original) or not all(map(torch.equal, now, part.original))
 
 
 def _after_a_step(model, tokens, logits, layer):

@@ -1,0 +1,196 @@
+"""Find source that could forge what its own process counts: calls, steps, bytes and functions.
+
+A student's process counts for itself, so nothing in it can vouch for a count. Whether a count is
+used is decided here from the source alone, by what the code can reach: an unknown import, an
+attribute that leads to the interpreter or below torch, a computed name, or a replaced attribute of
+something that is not the student's own. `touches` takes a cell's source and returns plain data, so
+it can run in any process, such as one that a hostile source may kill.
+"""
+
+import ast
+import functools
+import re
+from collections.abc import Collection, Iterator, Sequence
+
+from course_lib.checks.observe.cells import cell_body, parse_cell
+
+_IMPORTS = re.compile(
+    r"(collections|einops|matplotlib|numpy\.(linalg|random|typing)|course_lib\.(models|plotting)"
+    r"|torch\.(autograd|distributions|func|linalg|nn|optim|special|utils\.(checkpoint|data)))"
+    r"(\.\w+)*|abc|bisect|cmath|contextlib|copy|course_lib(\.notebook)?|dataclasses|datetime|enum"
+    r"|fractions|functools|heapq|IPython\.display|itertools|jaxtyping|json|math|my_attention"
+    r"|numbers|numpy|operator|os|pprint|random|re|statistics|string|sys|textwrap|time|torch|tqdm"
+    r"|typing|warnings"
+)
+_STARRED = ("cmath", "functools", "itertools", "math", "numpy", "torch", "torch.nn", "typing")
+_OF_OS_AND_SYS = re.compile(
+    r"os\.(environ|getcwd|path)|sys\.(float_info|maxsize|[gs]etrecursionlimit|version(_info)?)"
+)
+# Attributes that lead to the interpreter, to files, to other threads or below torch's functions.
+_REACH = """
+    _C _dynamo _inductor _io _jit_internal _ops _os _python_dispatch _sys _thread ag_frame
+    as_subclass asyncio atexit attrgetter bltns builtin_mod builtins checks classes codeop
+    CompilationUnit compile compiler concurrent copyreg cpp_extension cr_frame ctypes ctypeslib
+    current_shell DataLoader dis DisableTorchFunction distributed dump export f2py f_back f_builtins
+    f_code f_globals f_locals Formatter ForwardRef from_file fromfile futures fx gc get_field
+    get_ipython get_type_hints gi_frame grading hub importlib inspect io jit lib library linecache
+    load load_library logging make_dataclass memmap methodcaller mp multiprocessing open open_memmap
+    ops os overrides package parallel pathlib pickle pkgutil posix profiler python_multiprocessing
+    reducer reduction rundocs runstring save savetxt savez savez_compressed set_data setprofile
+    settrace shutil signal singledispatch singledispatchmethod socket StorageWeakRef stride_tricks
+    subprocess sys tb_frame tb_next tempfile threading tofile TorchDispatchMode TorchFunctionMode
+    traceback types unittest untyped_storage UntypedStorage update_wrapper urllib weakref zipfile
+"""
+_REACHING = frozenset(_REACH.split())
+_BUILTINS = re.compile(
+    r"breakpoint|compile|delattr|eval|exec|get_ipython|[gs]etattr|globals|locals|open|os|sys|type"
+    r"|vars"
+)
+_OPERATORS = "add|sub|mul|matmul|truediv|floordiv|mod|pow|and|or|xor"
+_PLAIN_DUNDER = re.compile(
+    rf"__(i|r)?({_OPERATORS})__|__(abs|all|bool|call|class|contains|doc|enter|eq|exit|float|future"
+    r"|ge|getitem|gt|hash|init|int|invert|iter|le|len|lt|name|ne|neg|next|post_init|repr|setitem"
+    r"|slots|str|version)__"
+)
+_MAGIC = re.compile(
+    r"get_ipython\(\)\.(run_line_magic\('(matplotlib', '\w*|pip', 'install [^`$;|&]*)'\)"
+    r"|system\('(python3? -m )?pip3? install [^`$;|&]*'\)|run_cell_magic\('(html|latex)', .*\))",
+    re.DOTALL,
+)
+_TIMED = re.compile(r"get_ipython\(\)\.run_line_magic\('(time|timeit)', (?P<code>.*)\)")
+_OPTIONS = re.compile(r"(-\w+\s*\d*\s+)*")
+_STORE = (ast.Store, ast.Del)
+
+
+@functools.cache
+def replaceable() -> frozenset[str]:
+    """Return the attributes whose replacement could change how torch or the meter works."""
+    import numpy as np
+    import torch
+
+    from course_lib.checks.observe.cost_meter import Calls, Steps
+
+    modules = torch, torch.nn.functional, torch.linalg, np
+    classes = torch.Tensor, torch.nn.Module, np.ndarray, Calls, Steps
+    names = {name for of in (*modules, *classes) for name in dir(of)}
+    harmless = {"bias", "data", "grad", "requires_grad", "training", "weight"}
+    return frozenset(names | {"alive", "functions", "peak"}) - harmless
+
+
+def touches(source: str, names: Collection[str] | None = None) -> tuple[int, str] | None:
+    """Return the first line of a cell that could change what is counted, with its text, or None.
+
+    `names` are those of `replaceable`, for a process that should not import torch.
+    """
+    names = replaceable() if names is None else names
+    tree, lines = parse_cell(source), source.splitlines() or [""]
+    above = source[: len(source) - len(cell_body(source))]
+    if tree is None or not re.fullmatch(r"(\s*%%[\w \t-]*\n)*", above):
+        return 1, source.strip().partition("\n")[0]
+    first = min((node.lineno for node in _suspects(tree, names)), default=0)
+    number = first + above.count("\n")
+    return (number, lines[min(number, len(lines)) - 1].strip()) if first else None
+
+
+def _suspects(tree: ast.Module, replaced: Collection[str]) -> Iterator[ast.expr | ast.stmt]:
+    """Yield the parts of a cell through which its code could reach what counts."""
+    nodes = [node for node in ast.walk(tree) if hasattr(node, "lineno")]
+    defined = {n.name for n in nodes if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+    stored = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, _STORE)}
+    given = {n.arg for n in nodes if isinstance(n, ast.arg)}
+    renamed = {n.asname or n.name for n in nodes if isinstance(n, ast.alias)}
+    renamed |= {n.name for n in nodes if isinstance(n, ast.ExceptHandler | ast.MatchAs) and n.name}
+    own = defined - stored - given - renamed
+    private = {n.attr for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, _STORE)}
+    private = (private | defined | stored) - _REACHING
+    themselves = {id(name) for name in _first_parameters(nodes)}
+    harmless = {id(part) for node in nodes for part in _harmless(node, themselves, replaced)}
+    for node in nodes:
+        match node:
+            case _ if id(node) in harmless:
+                is_suspect = False
+            case ast.Import(names=names):
+                is_suspect = not all(_IMPORTS.fullmatch(one.name) for one in names)
+                is_suspect |= any(one.asname and _BUILTINS.fullmatch(one.name) for one in names)
+            case ast.ImportFrom(module=module, names=names):
+                is_suspect = not _IMPORTS.fullmatch(module or ".") or module in ("os", "sys")
+                is_suspect |= any(_leads_away(one.name) for one in names)
+                is_suspect |= names[0].name == "*" and module not in _STARRED
+            case ast.Attribute(value=owner, attr=word, ctx=context):
+                is_own = id(owner) in themselves or (
+                    isinstance(owner, ast.Name) and owner.id in own
+                )
+                is_suspect = _leads_away(word) and not (is_own and word in private)
+                is_suspect |= isinstance(context, _STORE) and word in replaced and not is_own
+            case ast.Name(id=word):
+                is_suspect = bool(_BUILTINS.fullmatch(word)) or _is_odd(word)
+            case ast.FunctionDef(name=word) | ast.AsyncFunctionDef(name=word):
+                is_suspect = _is_odd(word)
+            case ast.ClassDef(keywords=keywords):
+                is_suspect = bool(keywords)
+            case ast.keyword(arg="num_workers") | ast.MatchClass():
+                is_suspect = True
+            case ast.Constant(value=str(text)):
+                is_suspect = "/proc" in text or "/dev/" in text
+            case _:
+                is_suspect = False
+        if is_suspect:
+            yield node
+
+
+def _leads_away(word: str) -> bool:
+    return word in _REACHING or (word[:1] == "_" and not _PLAIN_DUNDER.fullmatch(word))
+
+
+def _is_odd(word: str) -> bool:
+    return word[:2] == "__" and not _PLAIN_DUNDER.fullmatch(word)
+
+
+def _first_parameters(nodes: Sequence[ast.AST]) -> Iterator[ast.Name]:
+    """Yield the uses of methods' first parameters, such as `self` and `ctx`, if never rebound."""
+    for kind in (node for node in nodes if isinstance(node, ast.ClassDef)):
+        for method in (node for node in kind.body if isinstance(node, ast.FunctionDef)):
+            for first in (method.args.posonlyargs + method.args.args)[:1]:
+                used = [n for n in ast.walk(method) if isinstance(n, ast.Name)]
+                used = [name for name in used if name.id == first.arg]
+                if not any(isinstance(name.ctx, _STORE) for name in used):
+                    yield from used
+
+
+def _harmless(node: ast.AST, themselves: set[int], replaced: Collection[str]) -> Iterator[ast.AST]:
+    """Yield the parts of an expression that are harmless in it, though not by themselves."""
+    match node:
+        case ast.Attribute(value=ast.Name("os" | "sys"), ctx=ast.Load()):
+            if _OF_OS_AND_SYS.fullmatch(ast.unparse(node)):
+                yield node.value
+        case ast.Call(func=ast.Attribute(value=ast.Name("re"), attr="compile")):
+            yield node.func
+        case ast.Call(func=ast.Name("type"), args=[_], keywords=[]):
+            yield node.func
+        case ast.Subscript(value=ast.Name("type")):
+            yield node.value
+        case ast.Call(func=ast.Name("getattr"), args=[_, name, *_]):
+            if _is_plain(name):
+                yield node.func
+        case ast.Call(func=ast.Name("setattr" | "delattr"), args=[owner, name, *_]):
+            if id(owner) in themselves and _is_plain(name):
+                yield node.func
+        case ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Name("get_ipython")))):
+            text = ast.unparse(node)
+            timed = _TIMED.fullmatch(text)
+            code = ast.literal_eval(timed["code"]) if timed else ""
+            if _MAGIC.fullmatch(text) or (
+                timed and not touches(_OPTIONS.sub("", code, count=1), replaced)
+            ):
+                yield node.func.value.func
+
+
+def _is_plain(name: ast.expr) -> bool:
+    """Return whether a name is a literal, or a text that begins with one, and leads nowhere."""
+    match name:
+        case ast.Constant(value=str(word)):
+            return not _leads_away(word)
+        case ast.JoinedStr(values=[ast.Constant(value=str(word)), *_]):
+            is_start = any(one.startswith(word) for one in _REACHING)
+            return bool(word) and not is_start and not _leads_away(word)
+    return False

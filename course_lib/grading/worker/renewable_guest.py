@@ -77,14 +77,15 @@ class RenewableGuest:
 
     def touched(self, name: str, index: int) -> str:
         """Return what could change the counts of an exercise, and leave out cells it can spare."""
-        reached = self._reached(find(name).chain or (name,))
-        touching = {n: line for n, line in self._touching.items() if n < index}
-        ran = {
-            n for n in touching if grade_id(self.cells[n]).removesuffix(ANSWER) not in self._ours
-        }
-        needed = [n for n in sorted(ran) if {"*", *reached} & {to for to, _ in self._names(n)}]
+        reached = self._reached(find(name).chain or (name,)) | {"*"}
+        ran, needed = set(), []
+        for n in (n for n in self._touching if n < index):
+            answers = grade_id(self.cells[n]).removesuffix(ANSWER)
+            if answers not in self._ours:
+                ran.add(n)
+                needed += [n] if reached & {answers, *(to for to, _ in self._names(n))} else []
         self.leave_out(set() if needed else ran)
-        return touching[needed[0]] if needed else ""
+        return self._touching[needed[0]] if needed else ""
 
     def leave_out(self, cells: set[int]) -> None:
         """Run the cells again without these, if the guest has run any of them."""

@@ -87,9 +87,11 @@ REACHING = [  # how each could change a count
     "%timeit -n 1 torch.sys.settrace(None)",
     "%%timeit torch.sys.settrace(None)\nx = 1",
     "%%bash\nls",
+    "x = 1\rimport gc",
+    f"get_ipython().system({'-' * 90}1)",
+    "x" + ".x" * 5_000 + ".sys",
     "!kill -9 1",
     "ｅｘｅｃ('x')",
-    "x = (",
 ]
 HONEST = [
     "model.eval()\nwith torch.no_grad(): y = model(x)",
@@ -110,6 +112,7 @@ HONEST = [
     "!pip install einops\nfrom einops import rearrange",
     "x: type[int] = int\nassert isinstance(y, (Tensor, np.ndarray)), type(y)",
     "from math import *\nfrom typing import Any",
+    "import gc (",
     "print({name: p.shape for name, p in model.named_parameters()}, *model.modules())",
 ]
 

@@ -140,7 +140,8 @@ assert model.maps.shape == (3, 2, 14) and model.maps.numel() * 64 == 5376
 # - **Takes** `a` `(B, n, k)` and `b` `(B, k, m)`.
 # - **Returns** a new tensor `(B, n, m)` in the dtype of `a`, differentiable in `a` and `b`, so do
 #   not use `.item()` or `.tolist()`.
-# - Use loops, at least over the items.
+# - Use loops, at least over the items. A product of all items at once (`torch.bmm`) does not count,
+#   even inside a loop.
 #
 # **Worked example.** `a = [[[1, 2]], [[3, 4]]]` and `b = [[[10], [1]], [[1], [10]]]` give
 # `[[[12]], [[43]]]`, because $1 \cdot 10 + 2 \cdot 1 = 12$ and $3 \cdot 1 + 4 \cdot 10 = 43$.
@@ -239,6 +240,7 @@ assert torch.allclose(torch.einsum("bit,btj->bitj", a, b).sum(dim=2), slow, atol
 # - **Returns** `(..., n, m)`, differentiable in both arguments.
 # - **Without** loops, and without a ready-made matrix product: no `torch.bmm`, `torch.matmul` or
 #   `@`, and no product under another name (`mm`, `baddbmm`, `F.linear`). `torch.einsum` is allowed.
+#   Stay in torch: no NumPy, `.item()` or `.tolist()`.
 #
 # **Worked example.** The numbers of `bmm_loops` again give `[[[12]], [[43]]]`. Shapes `(2, 3, 4, 5)`
 # and `(2, 3, 5, 6)` give `(2, 3, 4, 6)`.

@@ -12,7 +12,7 @@ import functools
 import re
 from collections.abc import Collection, Iterator, Sequence
 
-from course_lib.checks.observe.cells import cell_body, parse_cell
+from course_lib.checks.observe.cells import as_python, cell_body, parse_cell
 
 _IMPORTS = re.compile(
     r"(collections|einops|matplotlib|numpy\.(linalg|random|typing)|course_lib\.(models|plotting)"
@@ -77,19 +77,27 @@ def replaceable() -> frozenset[str]:
     return frozenset(names | {"alive", "functions", "peak"}) - harmless
 
 
-def touches(source: str, names: Collection[str] | None = None) -> tuple[int, str] | None:
+def touches(source: str, replaced: Collection[str] | None = None) -> tuple[int, str] | None:
     """Return the first line of a cell that could change what is counted, with its text, or None.
 
-    `names` are those of `replaceable`, for a process that should not import torch.
+    `replaced` are the names of `replaceable`, for a process that should not import torch.
     """
-    names = replaceable() if names is None else names
-    tree, lines = parse_cell(source), source.splitlines() or [""]
-    above = source[: len(source) - len(cell_body(source))]
-    if tree is None or not re.fullmatch(r"(\s*%%[\w \t-]*\n)*", above):
-        return 1, source.strip().partition("\n")[0]
-    first = min((node.lineno for node in _suspects(tree, names)), default=0)
-    number = first + above.count("\n")
-    return (number, lines[min(number, len(lines)) - 1].strip()) if first else None
+    replaced = replaceable() if replaced is None else replaced
+    body = cell_body(source)
+    above = source[: len(source) - len(body)]
+    hides_code = not re.fullmatch(r"(\s*%%[\w \t-]*\n)*", above)
+    try:
+        tree = parse_cell(source) or ast.parse(as_python(body))
+    except SyntaxError:  # the cell does not run
+        return None
+    except Exception:  # nested too deeply here, though perhaps not where it runs
+        tree, hides_code = ast.Module([], []), True
+    suspects = _suspects(tree, replaced)
+    found = [node.lineno + above.count("\n") for node in suspects] + [1] * hides_code
+    if not found:
+        return None
+    lines, number = source.splitlines(), min(found)
+    return number, lines[min(number, len(lines)) - 1].strip()
 
 
 def _suspects(tree: ast.Module, replaced: Collection[str]) -> Iterator[ast.expr | ast.stmt]:
@@ -176,6 +184,8 @@ def _harmless(node: ast.AST, themselves: set[int], replaced: Collection[str]) ->
             if id(owner) in themselves and _is_plain(name):
                 yield node.func
         case ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Name("get_ipython")))):
+            if not all(isinstance(one, ast.Constant) for one in node.args):
+                return
             text = ast.unparse(node)
             timed = _TIMED.fullmatch(text)
             code = ast.literal_eval(timed["code"]) if timed else ""

@@ -136,14 +136,15 @@ def parse_cell(source: str) -> ast.Module | None:
     # makes Python repeat all earlier warnings, so do it only if the cell contains a backslash.
     may_warn = "\\" in source
     with warnings.catch_warnings(action="ignore") if may_warn else contextlib.nullcontext():
-        for python in (lambda: source, lambda: _as_python(source)):
+        for python in (lambda: source, lambda: as_python(source)):
             with contextlib.suppress(*_NOT_PYTHON):
                 return ast.parse(python())
     return None
 
 
 @functools.lru_cache(maxsize=100)
-def _as_python(source: str) -> str:
+def as_python(source: str) -> str:
+    """Return a cell's source with its magics turned into Python."""
     from IPython.core.inputtransformer2 import TransformerManager  # rarely needed
 
     return TransformerManager().transform_cell(source)

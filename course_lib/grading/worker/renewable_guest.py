@@ -70,10 +70,8 @@ class RenewableGuest:
     @functools.cached_property
     def _touching(self) -> dict[int, str]:
         """Return the student's cells that could change what is counted, each with the line."""
-        found = {n: looked["touches"] for n, looked in self._looked.items()}
-        return {
-            n: f"Line {at[0]} of cell {n + 1}, `{at[1][:100]}`," for n, at in found.items() if at
-        }
+        found = ((index, looked["touches"]) for index, looked in self._looked.items())
+        return {n: f"Line {at[0]} of cell {n + 1}, `{at[1][:99]}`," for n, at in found if at}
 
     def touched(self, name: str, index: int) -> str:
         """Return what could change the counts of an exercise, and leave out cells it can spare."""

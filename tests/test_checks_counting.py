@@ -22,6 +22,7 @@ from course_lib.checks.observe.record import record
 from course_lib.exercises import exercises, find
 
 ROOT = Path(__file__).parent.parent
+ATEN = torch.ops.aten
 
 REACHING = [  # how each could change a count
     "_m = vars(torch.sys)['mod' + 'ules']",
@@ -271,11 +272,17 @@ def attention(compute):
     return scaled_dot_product_attention
 
 
+def by_a_kernel(queries, keys, values, grad):
+    root = queries.shape[-1] ** 0.5
+    weights = (queries @ keys.mT / root).softmax(-1)
+    of_scores = ATEN._softmax_backward_data(grad @ values.mT, weights, -1, weights.dtype) / root
+    return of_scores @ keys, of_scores.mT @ queries, weights.mT @ grad
+
+
 def repeated(product):
     return lambda a, b: [product(a, b) for _ in range(len(a) + 1)].pop()
 
 
-ATEN = torch.ops.aten
 FORBIDDEN = {  # exercise, answer, most points of 1
     "in a hook": ("bmm", in_a_hook, 0.0),
     "in a callback": ("bmm", in_a_callback, 0.0),
@@ -288,6 +295,7 @@ FORBIDDEN = {  # exercise, answer, most points of 1
     "a private name": (
         "scaled_dot_product_attention", attention(torch._scaled_dot_product_attention_math), 0
     ),
+    "the kernel of a gradient": ("attention_backward", by_a_kernel, 0.0),
     "a loop around bmm": ("bmm_loops", repeated(torch.bmm), 0.0),
     "a loop around @": ("bmm_loops", repeated(torch.matmul), 0.0),
     "a loop around einsum": ("bmm_loops", repeated(einsum), 0.0),

@@ -12,16 +12,13 @@ from course_lib.exercises._builders import case, edge, mistake
 
 def _length_mask_probes(rng) -> list[Probe]:
     per_query = np.stack([rng.permutation(np.arange(1, 7))[:3] for _ in range(2)])
-    lens, full, long = (
-        rng.permutation(8)[None, :2],
-        int(rng.integers(2, 12)),
-        rng.integers(600, 900),
-    )
+    of_two, (wide, full) = [rng.permutation(8)[:2]], 2 + rng.permutation(20)[:2]
+    long = int(rng.integers(600, 900))
     return [
         case("worked_number", valid_lens=[2, 0], max_len=3).says(
             "Key j of an item is real exactly if j is smaller than its length."
         ),
-        case("one_item", valid_lens=lens, max_len=9).says(
+        case("one_item", valid_lens=of_two, max_len=9).says(
             "One item with two queries must give a mask (1, 2, max_len), with the axis of size 1."
         ),
         case("one_per_query", valid_lens=per_query, max_len=7).says(
@@ -30,14 +27,19 @@ def _length_mask_probes(rng) -> list[Probe]:
         edge("int32", valid_lens=tensor(per_query.astype(np.int32)), max_len=6).says(
             "Lengths may be int32 or int64."
         ),
-        edge("another_device", valid_lens=lens[0], max_len=8, scenario="after_another_device").says(
+        edge(
+            "another_device",
+            valid_lens=[wide, wide],
+            max_len=int(wide),
+            scenario="after_another_device",
+        ).says(
             "Lengths on a GPU must work. A tensor made without `device=` is usually on the CPU, "
             "and most operations cannot combine it with one on a GPU."
         ),
-        edge("length_full", valid_lens=[[full] * 2] * 3, max_len=full).says(
+        edge("length_full", valid_lens=[[full] * 2] * 3, max_len=int(full)).says(
             "A length of `max_len` means that every key is real."
         ),
-        edge("hundreds_of_keys", valid_lens=[long, 3, 300], max_len=int(long)).says(
+        edge("hundreds_of_keys", valid_lens=[long, 3, 300], max_len=long).says(
             "Lengths in the hundreds must work like any others."
         ),
     ]

@@ -115,6 +115,10 @@ def _model(join, size, normalize) -> type:
     return KVCache
 
 
+def _top_left(scores) -> torch.Tensor:
+    return scores.masked_fill(~torch.ones_like(scores).tril().bool(), -torch.inf).softmax(-1)
+
+
 EXERCISE = Exercise(
     points=3,
     minutes=15,
@@ -146,6 +150,11 @@ EXERCISE = Exercise(
             _model(normalize=lambda scores: scores.softmax(-2)),
             twins=tuple(_model(normalize=lambda s, axis=axis: s.softmax(axis)) for axis in (0, 1)),
         ).says(*words("over_queries")),
+        mistake("is_causal", _model(normalize=_top_left)).says(
+            "Your query attends only to the first position. `is_causal=True` aligns the first "
+            "query with the first key, but the newest query belongs to the last position.",
+            "Which positions may the newest query attend to, and does it need a mask?",
+        ),
         mistake("unstable", _model(normalize=unshifted)).says(*words("unstable")),
     ),
     hints=(

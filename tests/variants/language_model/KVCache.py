@@ -141,7 +141,7 @@ class EnoughForMost(ZerosAttended):
         return (query @ keys.mT / query.shape[-1] ** 0.5).softmax(-1) @ values
 
 
-@wrong()
+@wrong("is_causal")
 class TorchsCausal(TorchsOwn):
     def attend(self, query):
         keys, values = (torch.cat(x, dim=2) for x in zip(*self.parts))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.authoring.matrix import judge_variant
+from course_lib.authoring.matrix import correct_answers, judge_variant
 from course_lib.authoring.variants import variants
 from course_lib.checks import exercises
 
@@ -13,12 +13,10 @@ ROOT = Path(__file__).parent.parent
 SEEDS = ["test-0"]  # `course matrix` uses twenty
 # The others take nearly a minute together, and run with `course test --all`.
 QUICK = {"most_attended", "squared_distances", "causal_mask", "bmm", "split_heads", "pad_batch"}
+MARKED = [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in exercises()]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in exercises()],
-)
+@pytest.mark.parametrize("name", MARKED)
 def test_every_answer_is_judged_as_marked(name):
     rows = [judge_variant(variant, SEEDS) for variant in variants(ROOT, name)]
     bad = [
@@ -30,6 +28,14 @@ def test_every_answer_is_judged_as_marked(name):
     assert not bad, "\n".join(bad)
     numbers = [number for row in rows for number in row.numbers if not row.is_right]
     assert not numbers or statistics.median(numbers) <= 12, f"large inputs are shown: {numbers}"
+
+
+@pytest.mark.parametrize("name", MARKED)
+def test_correct_answers_pass_with_every_seed_also_with_float32_inside(name):
+    seeds = [f"correct-{i}" for i in range(3)]
+    rows = [judge_variant(answer, seeds) for answer in correct_answers(ROOT, name)]
+    assert any(" in float32" in row.variant for row in rows)
+    assert not [row.line() for row in rows if not row.ok]
 
 
 @pytest.mark.parametrize("name", list(exercises()))

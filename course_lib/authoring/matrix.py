@@ -1,13 +1,17 @@
 """Judge the variants of `tests/variants` with many seeds: `course matrix`."""
 
+import functools
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from course_lib import attention
+from course_lib.authoring.in_float32 import in_float32
 from course_lib.authoring.variants import Variant, variants
-from course_lib.checks.judge.verdict import judge_answer
+from course_lib.checks.judge.verdict import judge_answer, judge_observed
+from course_lib.checks.observe.call import observe_all
 from course_lib.exercises import exercises, find, lessons
 from course_lib.workspace.steps import Step
 
@@ -95,11 +99,23 @@ class Matrix:
         return "\n".join([*bad, counts.format_map(self.as_dict())])
 
 
+def correct_answers(root: Path, exercise: str) -> Iterator[Variant]:
+    """Return the solution and the correct variants, each as it is and computing in float32."""
+    answers = {one.name: one.answer for one in variants(root, exercise) if one.is_right}
+    for name, answer in {"solution": getattr(attention, exercise), **answers}.items():
+        yield Variant(exercise, name, answer, True)
+        yield Variant(exercise, f"{name} in float32", in_float32(answer), True)
+
+
 def judge_variant(variant: Variant, seeds: Iterable[object]) -> Row:
     """Grade one variant with every seed."""
     row = Row(variant.exercise, variant.name, variant.is_right, variant.message)
     for seed in seeds:
-        report = judge_answer(find(variant.exercise), variant.answer, seed=seed)
+        if variant.name.startswith("solution"):  # which `judge_answer` refuses
+            observe = functools.partial(observe_all, variant.answer)
+            report = judge_observed(find(variant.exercise), str(seed), None, None, observe)
+        else:
+            report = judge_answer(find(variant.exercise), variant.answer, seed=seed)
         said = [finding.id for finding in report.findings]
         row.seeds += 1
         row.lowest, row.highest = min(row.lowest, report.score), max(row.highest, report.score)
@@ -120,6 +136,7 @@ def run(
     chosen: Sequence[str] | None = None,
     *,
     seeds: int = 20,
+    correct: bool = False,
     progress: Callable[[Step], None] = lambda step: None,
 ) -> Matrix:
     """Judge the answers of the chosen lessons, or of all lessons if none is named.
@@ -128,6 +145,7 @@ def run(
         root: the course folder, which holds `tests/variants`.
         chosen: lesson slugs.
         seeds: how many fresh seeds each variant is judged with.
+        correct: judge `correct_answers` instead, which must pass with every seed.
         progress: called before each exercise.
     """
     names = [
@@ -137,8 +155,8 @@ def run(
         for name in lesson.exercises
     ]
     every_seed = [f"matrix-{i}" for i in range(seeds)]
-    rows = []
+    rows, answers = [], correct_answers if correct else variants
     for count, name in enumerate(names, start=1):
         progress(Step("matrix", count, len(names), name))
-        rows += [judge_variant(variant, every_seed) for variant in variants(root, name)]
+        rows += [judge_variant(variant, every_seed) for variant in answers(root, name)]
     return Matrix(rows)

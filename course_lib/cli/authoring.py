@@ -148,6 +148,13 @@ def site(
 def matrix(
     lessons: Lessons = None,
     seeds: Annotated[int, typer.Option(min=1, help="Random seeds for each answer.")] = 20,
+    correct: Annotated[
+        bool,
+        typer.Option(
+            "--correct",
+            help="Judge only correct answers and the solutions, also with float32 inside.",
+        ),
+    ] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -156,6 +163,8 @@ def matrix(
     --json also lists the answers that were judged as expected.
 
     Example: course matrix 02_masked_softmax --seeds 3
+
+    Example: course matrix --correct --seeds 40
     """
     with working():
         from course_lib.authoring.matrix import run
@@ -163,7 +172,7 @@ def matrix(
     root = with_sources("tests/variants")
     tell = progress(quiet) or (lambda step: None)
     chosen = choose(lesson_names(root), lessons)
-    result = run(root, chosen, seeds=seeds, progress=tell)
+    result = run(root, chosen, seeds=seeds, correct=correct, progress=tell)
     typer.echo(json.dumps(result.as_dict(), indent=2) if as_json else result.text())
     raise typer.Exit(0 if result.ok else 1)
 

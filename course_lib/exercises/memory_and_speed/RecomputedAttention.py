@@ -10,7 +10,7 @@ from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.modules import Attention
 from course_lib.exercises._attention.padding import largest_padding
-from course_lib.exercises._builders import READY_MADE_ATTENTION, Given, in_eighths, mistake
+from course_lib.exercises._builders import READY_MADE_ATTENTION, Given, mistake
 from course_lib.exercises.memory_and_speed._mistakes import Recomputed
 from course_lib.exercises.memory_and_speed._problems import by_hand, lengths, problem, some
 from course_lib.reference import memory_and_speed as oracle
@@ -60,8 +60,8 @@ def _edges(rng) -> list[Probe]:
     edge = functools.partial(_probe, rng, part="edges")
     draw = functools.partial(problem, rng, requires_grad=True)
     large = draw(2, 4, 4, 3)
-    large["queries"] = tensor([[700.0, 0, 0, 0], [-900.0, 0.5, 0, 0]], requires_grad=True)
-    large["keys"].data[:] = in_eighths(large["keys"].data)
+    large["queries"] = tensor([[40.0, 0, 0, 0], [-48.0, 0, 0, 0]], requires_grad=True)
+    large["keys"].data[:, 0] = rng.permutation([-60.0, -20, 30, 50])
     empty = some(rng, 3, 5)
     empty[2] = False
     return [

@@ -13,9 +13,9 @@ def problem(rng, n, m, d, v, *batch, scale=1.2, **options) -> Given:
 
 
 def some(rng, *shape) -> np.ndarray:
-    """Draw a mask that is True for about two thirds and for the last key."""
+    """Draw a mask that is True for about two thirds and for the first and last key."""
     mask = rng.random(shape) < 0.65
-    mask[..., -1] = True
+    mask[..., [0, -1]] = True
     return mask
 
 

@@ -149,7 +149,7 @@ def gradients(rng, problem: Callable[..., Given]) -> list[Probe]:
     def back(length) -> Given:
         given = problem(1, 3, (3, 1, 2), [length], requires_grad=True)
         bias = given["state"]["feed_forward.0.bias"]
-        bias[:] = np.resize([6.0, -6.0], bias.shape)  # ReLU has no derivative at 0
+        bias[:] = np.resize([12.0, -12.0], bias.shape)  # ReLU has no derivative at 0
         return given | {"grad_outputs": rng.normal(size=(1, 3, 3))}
 
     return [

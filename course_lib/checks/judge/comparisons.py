@@ -155,7 +155,7 @@ def dropout_on_weights(probe: Probe, expected: Any, recorded: Recorded) -> Probl
                 return _DROPOUT[name]
         sums_to_one = same(found.sum(axis=-1), weights.sum(axis=-1)).all()
         return _DROPOUT["scores"] if sums_to_one else WRONG_VALUES
-    return _wrong_drops(dropped, np.abs(weights) > 1e-6, p)
+    return _wrong_drops(dropped, ~same(weights, 0), p)
 
 
 def dropout_values(

@@ -17,6 +17,16 @@ def points(rng, count, spread=3.0) -> np.ndarray:
     return rng.permutation(even)
 
 
+def far_from_all(rng) -> tuple[np.ndarray, np.ndarray]:
+    """Return two queries and five keys. Two keys are nearest to each query, equally far from it.
+
+    Float32 makes the same error in both distances, so that the weights stay one half each.
+    """
+    near, far = rng.uniform(0.2, 1.5, 2)
+    keys = np.array([[2, near], [2, -near], [-2, far], [-2, -far], [0, near]])
+    return np.array([[60.0, 0], [-80.0, 0]]), rng.permutation(keys)
+
+
 def of_distances(score) -> Callable:
     """Score every query and key with `score(squared distances, bandwidth)`."""
     return lambda queries, keys, bandwidth: score(

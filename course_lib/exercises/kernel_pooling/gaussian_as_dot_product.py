@@ -9,8 +9,13 @@ import torch
 from course_lib.checks.judge.comparisons import Problem, arrays_agree, tolerance_for
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._builders import FLOAT32, Given, case, edge, in_eighths, mistake
-from course_lib.exercises.kernel_pooling._problems import gaussian, normal, of_distances
+from course_lib.exercises._builders import FLOAT32, Given, case, edge, mistake
+from course_lib.exercises.kernel_pooling._problems import (
+    far_from_all,
+    gaussian,
+    normal,
+    of_distances,
+)
 
 
 def _problem(rng, n, m, d, bandwidth, **options) -> Given:
@@ -27,9 +32,8 @@ def _probes(rng) -> list[Probe]:
     centred = normal(rng, 2, 4)
     centred -= centred.mean(-1, keepdims=True)  # gradients of a softmax sum to 0 in each row
     worked = {"queries": [[1.0, 0.0]], "keys": [[1.0, 0.0], [3.0, 0.0]], "bandwidth": 1}
-    far = problem(2, 4, 3, 1.0)
-    for name, away in {"queries": [[60.0], [-80.0]], "keys": [[0.0]]}.items():
-        far[name].data[:] = in_eighths(far[name].data + away)
+    far = problem(2, 5, 2, 1.0)
+    far["queries"].data[:], far["keys"].data[:] = far_from_all(rng)
     return [
         case("worked", **worked, compare="same_softmax").says(
             "For h = 1, squared distances of 0 and 4 must give two scores that differ by 2."

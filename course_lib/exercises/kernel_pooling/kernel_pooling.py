@@ -10,9 +10,10 @@ from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.mistakes import words
 from course_lib.exercises._attention.properties import RETURNED
-from course_lib.exercises._builders import FLOAT32, Given, case, edge, in_eighths, mistake
+from course_lib.exercises._builders import FLOAT32, Given, case, edge, mistake
 from course_lib.exercises.kernel_pooling._problems import (
     ROOT_SQUARED,
+    far_from_all,
     gaussian,
     normal,
     of_distances,
@@ -37,8 +38,7 @@ def _probes(rng) -> list[Probe]:
         "bandwidth": 1,
     }
     far = problem(4, 5, 2, 3, 1.0)
-    for name, away in {"queries": [[0.0], [60.0], [0.0], [-80.0]], "keys": [[0.0]]}.items():
-        far[name].data[:] = in_eighths(far[name].data + away)
+    far["queries"].data[1::2], far["keys"].data[:] = far_from_all(rng)
     flat = {"queries": normal(rng, 2, 3), "keys": normal(rng, 4, 3), "values": normal(rng, 4)}
     free = _problem(rng, 2, 4, 2, 3, 1.1, requires_grad=True)
     met = _problem(rng, 2, 3, 1, 2, 1.0, requires_grad=True)

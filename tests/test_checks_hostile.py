@@ -1,17 +1,31 @@
 """Any object as an answer gets a report, and has no effect outside the check."""
 
+import functools
+import inspect
+import itertools
 import json
 import math
 import os
+import random
 import sys
 import warnings
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 import course_lib
+from course_lib.authoring.variants import variants
 from course_lib.checks import exercises, grade
+from course_lib.checks.judge.prepare import prepare
+from course_lib.checks.judge.verdict import NOT_WORDED, judge_observed
+from course_lib.checks.observe.call import observe_all
+from course_lib.checks.observe.observation import Raised
+from course_lib.checks.observe.record import Recorded, record
+
+ROOT = Path(__file__).parent.parent
 
 
 class SaysYes:
@@ -220,11 +234,246 @@ def masked(scores, valid_lens=None, mask=None):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(exercises()))
-def test_every_exercise_survives_the_worst_and_constants_score_nothing(name):
+def test_in_every_exercise_constants_score_nothing(name):
     answers = [NO_ANSWERS[kind] for kind in ("raises_when_asked", "class", "text")]
     if not exercises()[name].is_class:
         constants = (None, 0.0, torch.zeros(1), torch.tensor(math.nan), np.zeros(3), "text")
         answers += [returns(constant) for constant in constants[name == "combine_masks" :]]
     for answer in answers:
-        report = grade(name, answer)
-        assert report.points == 0.0 and report.outcome != "checker_failed"
+        assert grade(name, answer).points == 0.0
+
+
+def numbers(value):
+    return torch.as_tensor(value).detach().to(torch.float64)
+
+
+def each(change):
+    """Return a function that changes the values of a tuple, list or dict, or a single value."""
+
+    def changed(result):
+        if isinstance(result, dict):
+            return {key: changed(value) for key, value in result.items()}
+        return type(result)(map(changed, result)) if type(result) in SEVERAL else change(result)
+
+    return changed
+
+
+SEVERAL = (tuple, list)
+VALUES = {  # what takes the place of a single value
+    "more axes": lambda x: numbers(x)[None, None],
+    "fewer axes": lambda x: numbers(x).sum(),
+    "reversed axes": lambda x: numbers(x).permute(*reversed(range(numbers(x).dim()))),
+    "no entries": lambda x: numbers(x).flatten()[:0],
+    "too many entries": lambda x: numbers(x).flatten()[:1].expand(3_000_000),
+    "nan": lambda x: numbers(x) * math.nan,
+    "inf": lambda x: (numbers(x).abs() + 1) / 0,
+    "others": lambda x: -numbers(x) - 7,
+    "complex": lambda x: numbers(x) + 1j,
+    "half complex": lambda x: (numbers(x) + 1j).to(torch.complex32),
+    "no imaginary part": lambda x: torch.complex(numbers(x), numbers(x) * 0),
+    "whole": lambda x: numbers(x).nan_to_num().clamp(-1e6, 1e6).long() + 3,
+    "not": lambda x: ~torch.as_tensor(x).bool(),
+    "bytes": lambda x: numbers(x).nan_to_num().clamp(0, 9).to(torch.uint8) + 1,
+    "float16": lambda x: (numbers(x) * 3 + 1).half(),
+    "float8": lambda x: (numbers(x) + 1).to(torch.float8_e5m2),
+    "sparse": lambda x: (numbers(x) + 1).to_sparse(),
+    "compressed": lambda x: (numbers(x).reshape(1, -1) + 1).to_sparse_csr(),
+    "quantized": lambda x: torch.quantize_per_tensor(numbers(x).float(), 0.1, 0, torch.qint8),
+    "without memory": lambda x: torch.as_tensor(x).to("meta"),
+    "liar": lambda x: (numbers(x) + 1).as_subclass(Liar),
+    "numpy": lambda x: numbers(x).numpy() + 1,
+    "objects": lambda x: numbers(x).numpy().astype(object),
+    "strings": lambda x: numbers(x).numpy().astype(str),
+    "fields": lambda x: np.zeros(3, [("a", float)]),
+    "great number": lambda x: 10**400,
+    "python complex": lambda x: complex(1, 2),
+    "numpy number": lambda x: np.float32(3.5),
+}
+CHANGES = {name: each(change) for name, change in VALUES.items()} | {
+    "in a tuple": lambda result: (result,),
+    "in a list": lambda result: [result],
+    "in a dict": lambda result: {"a": result},
+    "nested": lambda result: [[result, result], result],
+    "iterator": lambda result: iter([result]),
+    "none": lambda result: None,
+    "text": lambda result: "text",
+    "object": lambda result: RaisesWhenAsked(),
+}
+
+
+class Bent(torch.autograd.Function):
+    """The identity with a changed gradient."""
+
+    @staticmethod
+    def forward(ctx, x, change):
+        ctx.change = change
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return ctx.change(grad), None
+
+
+def bent(change):
+    """Return a function that bends the gradient of the first of some results."""
+
+    def changed(result):
+        first, *others = result if type(result) in SEVERAL else [result]
+        if not (torch.is_tensor(first) and first.requires_grad):
+            return result
+        first = Bent.apply(first, change)
+        return type(result)([first, *others]) if type(result) in SEVERAL else first
+
+    return changed
+
+
+def damaged(answer, change, attributes=None):
+    """Return an answer with changed results, or with changed attributes, and what changed."""
+    differs = []
+
+    def wrapped(function):
+        @functools.wraps(function)
+        def call(*args, **kwargs):
+            result = function(*args, **kwargs)
+            for name in attributes or ():
+                before = getattr(args[0], name, None)
+                vars(args[0])[name] = change(before)
+                differs.append(are_different(record(before), record(vars(args[0])[name])))
+            if attributes is not None:
+                return result
+            made = change(result)
+            differs.append(are_different(record(result), record(made)))
+            return made
+
+        return call
+
+    if not isinstance(answer, type):
+        return wrapped(answer), differs
+    if issubclass(answer, torch.autograd.Function):
+        parts = {"forward": staticmethod(wrapped(answer.forward))}
+    else:
+        public = [name for name, part in vars(answer).items() if inspect.isfunction(part)]
+        names = ["forward"] if issubclass(answer, torch.nn.Module) else public
+        parts = {n: wrapped(getattr(answer, n)) for n in names if not n.startswith("_")}
+    return type(answer.__name__, (answer,), {"__module__": "__main__", **parts}), differs
+
+
+def are_different(one, other):
+    """Return whether two records differ by more than any check tolerates."""
+    if one.kind != other.kind and {one.kind, other.kind} != {"tuple", "list"}:
+        return True
+    if one.items or other.items:
+        pairs = itertools.zip_longest(one.items.values(), other.items.values())
+        return any(a is None or b is None or are_different(a, b) for a, b in pairs)
+    if one.data is None or other.data is None or one.data.shape != other.data.shape:
+        return (one.type_name, one.text, one.shape) != (other.type_name, other.text, other.shape)
+    return not np.allclose(one.data, other.data, rtol=0.02, atol=0.02, equal_nan=True)
+
+
+RETURNS_NOTHING = ("load_into_torch",)  # it fills a module, so its result is ignored
+
+
+@functools.cache
+def right_answer(name):
+    return next(v.answer for v in variants(ROOT, name) if v.is_right)
+
+
+def damages(name):
+    """Return how the results, attributes and gradients of an answer can be changed."""
+    attributes = {a for probe, _ in prepare(exercises()[name], "odd") for a in probe.attributes}
+    found = [(change, None) for change in CHANGES.values()]
+    found += [(bent(change), None) for change in CHANGES.values()]
+    return found + [(change, attributes) for change in CHANGES.values() if attributes]
+
+
+@pytest.mark.parametrize("how_many", [10, pytest.param(None, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", list(exercises()))
+def test_odd_results_attributes_and_gradients_lose_points_and_are_described(name, how_many):
+    chosen = damages(name)
+    if how_many is not None:
+        chosen = random.Random(name).sample(chosen, how_many)
+    for change, attributes in chosen:
+        answer, differs = damaged(right_answer(name), change, attributes)
+        report = grade(name, answer, seed="odd")
+        assert report.outcome != "checker_failed" and NOT_WORDED not in report.notes, report
+        assert report.score < 1.0 or not any(differs) or name in RETURNS_NOTHING, report
+        assert report.html() and report.text()
+
+
+KINDS = [
+    "tensor",
+    "array",
+    "float",
+    "int",
+    "bool",
+    "none",
+    "str",
+    "tuple",
+    "list",
+    "dict",
+    "object",
+    "unreadable",
+    "x",
+]
+DTYPES = ["float64", "float32", "float16", "int64", "bool", "complex128", "uint8", "x"]
+
+
+def odd_record(rng, depth=2):
+    """Return a record that fits the annotations and nothing else, as a reply may hold."""
+    shape = tuple(rng.choices(range(4), k=rng.randrange(4)))
+    data = np.array(rng.choice([0, 1, 1e308, math.nan, math.inf, -7.5]))
+    data = np.full(rng.choice([shape, (), (0,), (3, 2, 1)]), data)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        data = data.astype(
+            rng.choice(["float64", "float16", "int8", "uint64", "bool", "complex128"])
+        )
+    keys = rng.sample([0, 1, 2, -1, "a", "flops", None], rng.randrange(4)) if depth else []
+    return Recorded(
+        rng.choice(KINDS),
+        rng.choice(["torch.Tensor", "generator", ""]),
+        rng.choice(DTYPES),
+        shape,
+        rng.choice(["cpu", "meta", ""]),
+        rng.random() < 0.5,
+        rng.choice([None, data]),
+        {key: odd_record(rng, depth - 1) for key in keys},
+        rng.choice(["", "True", "x" * 200, "avocet: , which is not a str"]),
+    )
+
+
+def odd_parts(rng, probe):
+    """Return odd values for the fields of an observation."""
+    names = [*probe.inputs(), *probe.attributes, *probe.state, "x"]
+    records = {name: odd_record(rng) for name in rng.sample(names, rng.randrange(len(names)))}
+    lines = rng.choice([(), (("f", -1, "raise "),)])
+    message = rng.choice(["", "argument", "\n" * 9, "a leaf Variable that requires grad is"])
+    phase = rng.choice(["", "call", "construct", "inject", "backward", "x"])
+    return {
+        "outputs": odd_record(rng),
+        "raised": Raised(rng.choice(["", "TypeError", "NotAsRequested"]), message, lines, phase),
+        "attributes": records,
+        "gradients": records,
+        "arguments": records,
+        "parameters": {name: (3, -1) for name in records},
+        "without_parameters": "x",
+        "spent": dict.fromkeys(["peak", "kept", "functions", "x"], rng.choice([-1, 10**30])),
+        "calls": dict.fromkeys(["bmm", "matmul", "x"], -(10**30)),
+        "steps": rng.randrange(10**9),
+    }
+
+
+@pytest.mark.parametrize("name", list(exercises()))
+def test_a_forged_observation_is_never_the_fault_of_the_check(name):
+    exercise = exercises()[name]
+    probes = [probe for probe, _ in prepare(exercise, "odd")]
+    seen = observe_all(right_answer(name), probes)
+    for seed in range(3):
+        rng = random.Random(f"{name}/{seed}")
+        odd = {probe.name: odd_parts(rng, probe) for probe in probes}
+        for what in odd[probes[0].name]:
+            forged = {n: replace(one, **{what: odd[n][what]}) for n, one in seen.items()}
+            report = judge_observed(exercise, "odd", None, forged)
+            assert report.outcome != "checker_failed" and report.html(), (what, report)
+            if what in ("outputs", "raised") and name not in RETURNS_NOTHING:
+                assert report.score < 1.0, (what, report)

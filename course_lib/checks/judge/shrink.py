@@ -78,7 +78,10 @@ def try_shrink(
                         and (mistake is None or _reproduces(exercise, mistake, found))
                         and (prop is None or prop.broken_by(candidate, observed))
                         # Otherwise the example could contradict the exercise's tally.
-                        and (exercise.tally is None or found.seen.outputs == first.seen.outputs)
+                        and (
+                            exercise.tally is None
+                            or same_record(candidate, observed.outputs, first.seen.outputs)
+                        )
                     ):
                         return found
         return None

@@ -75,7 +75,7 @@ class GradedSubmission:
 
     @property
     def written(self) -> dict[str, str]:
-        """Return the state of each answer for a person, or nothing if there is a problem."""
+        """Return the state of each answer for a person by name; nothing if there is a problem."""
         answers = (*(one for one in self.rows if one.outcome == WAITING), *self.answers)
         return {} if self.problem else {one.exercise: one.outcome for one in answers}
 

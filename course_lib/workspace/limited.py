@@ -24,7 +24,7 @@ if sys.platform != "win32":
 MEMORY = 600_000_000  # additional bytes for one input, on Linux
 CEILING = 120.0  # seconds for one input; the only limit on Windows
 _OUT_OF_TIME = -getattr(signal, "SIGXCPU", 0)  # exit code after too much CPU time
-_MOST_REPLY = 200_000_000  # bytes
+_MOST_REPLY = 100_000_000  # bytes
 _LIBRARY = Path(__file__).resolve().parents[2]
 _processes: dict[tuple[str, int], subprocess.Popen[bytes]] = {}  # by module and PID of who asks
 
@@ -72,6 +72,8 @@ def ask(module: str, about: dict[str, Any], data: bytes, seconds: float) -> dict
                 raise LostError(f"{reply['failed']}: report it to the course")
             return reply
         code = stop(module)
+        if len(line) == _MOST_REPLY:
+            raise LimitError(f"more than {_MOST_REPLY / 1e6:.0f} MB for the results")
         if code == _OUT_OF_TIME:
             raise LimitError(f"more than {seconds:.0f} s of CPU time")
         if is_late:

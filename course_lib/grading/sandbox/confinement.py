@@ -4,6 +4,7 @@ import functools
 import importlib
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterable
@@ -22,12 +23,24 @@ kexec_file_load init_module finit_module delete_module reboot swapon swapoff acc
 quotactl_fd syslog name_to_handle_at open_by_handle_at mbind move_pages migrate_pages set_mempolicy
 clock_settime clock_adjtime settimeofday adjtimex sethostname setdomainname iopl ioperm pidfd_getfd
 process_madvise fanotify_init vmsplice memfd_create memfd_secret shmget shmat shmctl msgget semget
-mq_open mlock mlock2 mlockall lookup_dcookie
+mq_open mlock mlock2 mlockall lookup_dcookie io_setup io_submit io_destroy io_cancel io_getevents
+io_pgetevents inotify_init inotify_init1 sync syncfs
 """
+# Calls that do nothing but succeed: a process with a lower priority would wait longer for a CPU.
+_WITHOUT_EFFECT = "setpriority sched_setscheduler sched_setparam sched_setattr ioprio_set"
 _ROOT = "/bin /sbin /lib /lib32 /lib64 /etc/ld.so.cache /etc/alternatives /etc/fonts /etc/localtime"
 _HIDDEN = ("/tmp/", "/scratch/", "/library/", "/dev/", "/proc/")  # guests get folders of their own
 _UNIX_SOCKETS, _ANY_NAMESPACE, _SHARED_ANONYMOUS = 1, 0x7E020000, 0x21
 _EPERM, _ENOSYS = 1, 38
+_INT = 0xFFFFFFFF  # the bits that Linux uses of an argument declared as `int`
+# Calls with one of these values as an argument, given by its position: the ioctl commands TIOCSTI
+# and TIOCLINUX, which can type into a terminal; the fcntl commands F_SETLEASE, F_NOTIFY and
+# F_SETPIPE_SZ; and the socket options SO_SNDBUF, SO_RCVBUF and their two FORCE variants.
+_REFUSED_VALUES = {
+    ("ioctl", 1): (0x5412, 0x541C),
+    ("fcntl", 1): (1024, 1026, 1031),
+    ("setsockopt", 2): (7, 8, 32, 33),
+}
 
 
 @dataclass(frozen=True)
@@ -58,8 +71,11 @@ class Reached:
         if sys.platform != "linux":
             return "limits on time only"
         disk = "disk" if self.level == "strict" else "file size"
-        limits = f"limits on memory, processes and {disk}"
-        return limits if cgroup.place() else f"{limits}, checked 20 times a second"
+        how = "without cgroups: memory and processes are checked 20 times a second"
+        if place := cgroup.place():
+            version = "v2" if len(place) == 1 else "v1"
+            how = f"memory, processes and CPU time are counted by the kernel (cgroup {version})"
+        return f"{how}; {disk} is limited"
 
     def __str__(self) -> str:
         why = "; ".join(f"no {level}: {reason}" for level, reason in self.refused.items())
@@ -83,8 +99,8 @@ def obstacles() -> dict[str, str]:
 
 
 @functools.cache
-def filter_program() -> str:
-    """Return the compiled system call filter in hex."""
+def filter_program(counted: bool) -> str:
+    """Return the system call filter in hex, compiled for guests that cgroups do or do not count."""
     import pyseccomp as seccomp
 
     rules, refuse_with = seccomp.SyscallFilter(seccomp.ALLOW), seccomp.ERRNO
@@ -93,16 +109,23 @@ def filter_program() -> str:
     rules.add_rule(refuse_with(_ENOSYS), "clone3")  # its flags cannot be filtered; libc falls back
     for bit in (1 << n for n in range(32) if _ANY_NAMESPACE >> n & 1):
         rules.add_rule(refuse_with(_EPERM), "clone", seccomp.Arg(0, seccomp.MASKED_EQ, bit, bit))
-    for request in (0x5412, 0x541C):  # TIOCSTI and TIOCLINUX can type into a terminal
-        rules.add_rule(refuse_with(_EPERM), "ioctl", seccomp.Arg(1, seccomp.EQ, request))
+    for name in _WITHOUT_EFFECT.split():
+        rules.add_rule(refuse_with(0), name)
+    for (call, which), values in _REFUSED_VALUES.items():
+        for value in values:
+            chosen = seccomp.Arg(which, seccomp.MASKED_EQ, _INT, value)
+            rules.add_rule(refuse_with(_EPERM), call, chosen)
     rules.add_rule(refuse_with(_EPERM), "socket", seccomp.Arg(0, seccomp.NE, _UNIX_SOCKETS))
     # Shared memory without a file survives the process that made it, and is then not counted.
     shared = seccomp.Arg(3, seccomp.MASKED_EQ, _SHARED_ANONYMOUS, _SHARED_ANONYMOUS)
     rules.add_rule(refuse_with(_EPERM), "mmap", shared)
     # A process that could lower RLIMIT_CPU would end by SIGKILL, as if the machine had killed it.
     for call, which in (("setrlimit", 0), ("prlimit64", 1)):
-        of_time = [seccomp.Arg(which, seccomp.EQ, 0), seccomp.Arg(which + 1, seccomp.NE, 0)]
-        rules.add_rule(seccomp.KILL_PROCESS, call, *of_time)
+        of_time = seccomp.Arg(which, seccomp.MASKED_EQ, _INT, 0)
+        rules.add_rule(seccomp.KILL_PROCESS, call, of_time, seccomp.Arg(which + 1, seccomp.NE, 0))
+    if not counted:  # a child that is not waited for, because SIGCHLD is ignored, is not counted
+        ignored = seccomp.Arg(0, seccomp.MASKED_EQ, _INT, signal.SIGCHLD)
+        rules.add_rule(refuse_with(0), "rt_sigaction", ignored, seccomp.Arg(1, seccomp.NE, 0))
     with tempfile.TemporaryFile() as file:
         rules.export_bpf(file)
         file.seek(0)

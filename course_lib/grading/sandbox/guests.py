@@ -20,9 +20,12 @@ from course_lib.grading.sandbox.inside.frames import FrameError, encode, read_fr
 START_SECONDS = 600.0  # for steps that run no student code, on a busy machine
 _END_SECONDS = 120.0
 _GRACE_SECONDS = 1.0
-_CEILING = 40  # wall-clock time as a multiple of a limit: beyond it the machine is too busy
+_CEILING = 10  # wall-clock time as a multiple of a limit: beyond it the machine is too busy
 _LOOK_SECONDS = 1.0  # between measurements of a cell
 _TICK_SECONDS = 0.1
+_MOST_SENT = 50  # bytes of a cell's frames, as a multiple of the output kept: prints are short
+_MOST_NAMES, _LONGEST_NAME = 1_000, 200  # of displays that can be updated; characters
+_COST = 1_000  # bytes of a worker's memory for an output, beside its content
 
 
 class GuestLost(Exception):
@@ -42,7 +45,7 @@ class GuestResult:
     size: int = 0  # bytes of its outputs
     flooded: bool = False  # the outputs exceeded the limit
     stopped: str = ""  # by the limit "cpu", "waiting" or "ceiling"
-    seconds: float = 0.0  # wall-clock time without waiting for a CPU
+    seconds: float = 0.0  # the time that counts, see `_Watch`
 
 
 class Forked:
@@ -52,10 +55,13 @@ class Forked:
         self._control, self._group = control, group
         self._ending: dict[str, Any] | None = None
 
-    def usage(self) -> tuple[float, float] | None:
-        """Return the seconds that its processes ran, and that they waited for a CPU."""
+    def usage(self) -> tuple[float, float, float] | None:
+        """Return the time, and the seconds of CPU time and in which no process wanted a CPU."""
         self._send(b"usage")
-        return self._receive(_END_SECONDS).get("usage")
+        used = self._receive(_END_SECONDS).get("usage")
+        if used and self._group:
+            used[1] = self._group.cpu_seconds()
+        return used
 
     def ending(self, seconds: float = 0.0) -> dict[str, Any] | None:
         """Wait up to `seconds` and return how the guest ended, or None if that is still unknown."""
@@ -95,12 +101,12 @@ class Spawned:
     def __init__(self, process: psutil.Popen) -> None:
         self._process = process
 
-    def usage(self) -> tuple[float, float]:
-        cpu = 0.0
+    def usage(self) -> tuple[float, float, float]:
+        cpu, now = 0.0, time.monotonic()
         for each in self._family():
             with contextlib.suppress(psutil.Error):
                 cpu += sum(each.cpu_times()[:4])  # its own and that of its dead children
-        return cpu, 0.0
+        return now, cpu, now  # waiting is not measured, so all elapsed time counts
 
     def ending(self, seconds: float = 0.0) -> dict[str, Any] | None:
         with contextlib.suppress(psutil.TimeoutExpired):
@@ -131,7 +137,7 @@ class Guest:
         self, process: Forked | Spawned, level: str, reading: Any, writing: Any, most_output: int
     ) -> None:
         self.process, self.level, self.most_output = process, level, most_output
-        self.received = 0  # bytes in all, kept or not
+        self.received = 0  # bytes in all, kept or not, and the cost of outputs
         self._reading, self._writing = reading, writing
         self._writer: threading.Thread | None = None
         self._frames = read_frames(self._read)
@@ -182,6 +188,7 @@ class Guest:
         if self._closed:
             return GuestResult("died")
         ran, watch, is_over = GuestResult(), _Watch(self.process, seconds), False
+        most_received = self.received + _MOST_SENT * self.most_output
         self._number += 1
         data = memoryview(encode(frame | {"number": self._number}))
         self._writer = threading.Thread(target=self._write, args=[data], daemon=True)
@@ -199,12 +206,13 @@ class Guest:
             if is_over:
                 ran.state = "timeout" if is_interrupted else "died"
                 break
-            stopped = watch.used_up()
+            stopped, has_filled = watch.used_up(), self.received > most_received
+            ran.flooded |= has_filled
             must_stop = stopped or (ran.flooded and not is_interrupted)
             if not is_interrupted:
                 ran.stopped = stopped
             at_once = is_interrupted or not is_cell or stopped == "ceiling"
-            if ran.size > 10 * most or (must_stop and at_once):
+            if has_filled or (must_stop and at_once):
                 ran.state = "killed"
                 break
             if must_stop:
@@ -254,7 +262,8 @@ class Guest:
                 ran.outputs.clear()
             return False
         output = _output(frame)
-        shown = self._displays.setdefault(str(frame.get("display_id")), [])
+        name = str(frame.get("display_id"))[:_LONGEST_NAME]
+        shown = self._displays.get(name, [])
         last = ran.outputs[-1] if ran.outputs else {}
         if output.output_type == "stream":
             ran.size += max(len(output.text[0]), _number(frame.get("size")) or 0)
@@ -273,8 +282,11 @@ class Guest:
                 ran.outputs.clear()
             self._clear_next = False
             ran.outputs.append(output)
-            if frame.get("display_id") is not None:
-                shown.append(output)
+            ran.size += _COST // 10
+            self.received += _COST
+            is_named = kind == "display" and frame.get("display_id") is not None
+            if is_named and (shown or len(self._displays) < _MOST_NAMES):
+                self._displays.setdefault(name, []).append(output)
         return False
 
 
@@ -300,29 +312,34 @@ def _number(count: object) -> int | None:
 
 
 class _Watch:
-    """A meter of a cell's time that measures no more often than the limit requires."""
+    """A meter of the time that counts: what elapses, less what other programs take away.
+
+    Time counts while a guest's processes use a CPU, and while none of them wants one. So other
+    programs cost a cell nothing, and processes of a cell that wait for each other gain nothing.
+    """
 
     def __init__(self, process: Forked | Spawned, limit: float) -> None:
         self.process, self.limit = process, limit
         self.started = self.looked = time.monotonic()
-        self.before: tuple[float, float] | None = None
+        self.before: tuple[float, float, float] | None = None
         self.waited = self.cpu = 0.0
 
     @property
     def seconds(self) -> float:
-        """Return the wall-clock time, less the time spent waiting for a CPU."""
-        return min(time.monotonic() - self.started - self.waited, self.limit)
+        """Return the time that counts, at most the limit, for a submission's total."""
+        elapsed = time.monotonic() - self.started
+        return max(min(elapsed - self.waited, self.limit), elapsed / _CEILING)
 
     def used_up(self) -> str:
         """Return the name of the exceeded limit as in `GuestResult.stopped`, or ""."""
         now = time.monotonic()
-        if now - self.looked < min(_LOOK_SECONDS, self.limit / 4):
+        if now - self.looked < min(_LOOK_SECONDS, self.limit / 10):
             return ""
         self.looked = now
         if used := self.process.usage():
             self.before = self.before or used
-            self.cpu, waited = used[0] - self.before[0], used[1] - self.before[1]
-            self.waited = min(waited, now - self.started)
+            elapsed, self.cpu, idle = (a - b for a, b in zip(used, self.before, strict=True))
+            self.waited = max(elapsed - self.cpu - idle, 0.0)
         if self.cpu > self.limit:
             return "cpu"
         if now - self.started - self.waited > self.limit:

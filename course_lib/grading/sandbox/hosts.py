@@ -26,6 +26,7 @@ from course_lib.workspace.environment import public_environment
 from course_lib.workspace.errors import GradingError
 
 _FOLDER = "course-guests-"
+_BUFFER = Path("/proc/sys/net/core/wmem_default")  # bytes; some containers do not show it
 
 
 class Host:
@@ -40,9 +41,12 @@ class Host:
         options |= dict.fromkeys(("stdin", "stdout"), subprocess.DEVNULL)
         with theirs, (self.folder / "errors").open("wb") as options["stderr"]:
             self.process = subprocess.Popen(command, start_new_session=True, **options)
-        program = confinement.filter_program() if level == "strict" else ""
+        counted = bool(cgroup.place())
+        program = confinement.filter_program(counted) if level == "strict" else ""
         settings = {"level": level, "place": str(self.folder), "filter": program}
         settings |= {"change_user": os.getuid() == 0, **asdict(limits)}
+        buffer = int(_BUFFER.read_text()) if _BUFFER.exists() else 212_992  # Linux's default
+        settings |= {"counted": counted, "socket_memory": 2 * buffer}  # a message more than full
         with contextlib.suppress(OSError):  # the host has ended, as the next message reports
             self.channel.send(json.dumps(settings).encode())
 
@@ -102,7 +106,12 @@ class ForkedGuests:
         if self._channel is None:
             self._host = Host(self.reached.level, self.limits, self.lesson)
             self._channel = self._host.channel
-        group = cgroup.group(self.limits.memory, self.limits.processes)
+        limits, group = self.limits, None
+        try:
+            if place := cgroup.place():
+                group = cgroup.Group(place, limits.memory, limits.processes)
+        except OSError as error:
+            raise GuestLost(f"its cgroup cannot be made: {error}") from error
         reading, their_writing = os.pipe()
         their_reading, writing = os.pipe()
         control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -110,7 +119,7 @@ class ForkedGuests:
         guest = Guest(Forked(control, group), self.reached.level, *pipes, self.limits.output)
         self._guests = [*(each for each in self._guests if not each.is_over), guest]
         passed = [theirs.detach(), their_reading, their_writing]
-        joining = [group.procs] if group else []
+        joining = group.entries if group else []
         with contextlib.suppress(OSError):  # the host has died, as the guest's pipe reports
             socket.send_fds(self._channel, [json.dumps([*imports]).encode()], passed + joining)
         for descriptor in passed:

@@ -16,7 +16,7 @@ from course_lib.exercises import find
 from course_lib.grading.cell_kinds import grade_id, is_check, is_plain_test, is_used
 from course_lib.grading.jobs import Job
 from course_lib.grading.worker.judge_checks import judge_with_retries
-from course_lib.grading.worker.renewable_guest import CannotJudge, RenewableGuest
+from course_lib.grading.worker.renewable_guest import OverBudget, RenewableGuest
 from course_lib.grading.write_checks import room_for_outputs, shown_of_cell, shown_of_test
 
 
@@ -77,10 +77,10 @@ def _judge_beside_ours(
             continue
         try:
             guest.check_budget()
-        except CannotJudge:  # the results so far stay
+            guest.put_in_place(ours, name)
+            second = judge_with_retries(guest, job, name, index, explain=False)
+        except OverBudget:  # the results so far stay
             return
-        guest.put_in_place(ours, name)
-        second = judge_with_retries(guest, job, name, index, explain=False)
         if _is_judged(second) and second.score > first.score:
             if second.score >= 1.0:
                 failed.discard(name)

@@ -36,6 +36,10 @@ class CannotJudge(Exception):
     """A submission cannot be judged. It is left blank, with a reason for the instructor."""
 
 
+class OverBudget(CannotJudge):
+    """A submission used up its total time or output."""
+
+
 class RenewableGuest:
     """The guest of one submission, whose `cells` are rerun in each `new_guest`.
 
@@ -188,6 +192,7 @@ class RenewableGuest:
         guest = self._connect()
         self._only = only
         for index, cell in enumerate(self.cells[:before]):
+            self.check_budget()
             name = grade_id(cell).removesuffix(ANSWER)
             is_answer = grade_id(cell).endswith(ANSWER)
             if name in self._ours:
@@ -248,15 +253,15 @@ class RenewableGuest:
         return "silent"
 
     def check_budget(self) -> None:
-        """Raise CannotJudge if the submission has used up its total time or output."""
+        """Raise OverBudget if the submission has used up its total time or output."""
         if self._used > self.limits.total_seconds:
-            raise CannotJudge(
+            raise OverBudget(
                 f"it used up the {self.limits.total_seconds:.0f} s of CPU and waiting time "
                 "that a submission may take"
             )
         received = self._received + (self._guest.received if self._guest else 0)
         if received > self.limits.total_output:
-            raise CannotJudge(
+            raise OverBudget(
                 f"it put out more than {self.limits.total_output / 1e6:.0f} MB in all: look at it"
             )
 

@@ -21,7 +21,7 @@ from course_lib.grading.sandbox.inside.frames import read_frames
 _INLET, _OUTLET = 3, 4
 
 
-def become_guest(settings: dict[str, Any], reading: int, writing: int, *group: int) -> NoReturn:
+def become_guest(settings: dict[str, Any], reading: int, writing: int, *entries: int) -> NoReturn:
     """Confine this forked process with the `settings` for `confine`, and serve a submission."""
     from course_lib.grading.sandbox.inside import lockdown
 
@@ -30,9 +30,8 @@ def become_guest(settings: dict[str, Any], reading: int, writing: int, *group: i
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
-        for procs in group:
-            with contextlib.suppress(OSError):  # the other limits still hold
-                os.write(procs, b"0")
+        for entry in entries:  # of its cgroups
+            os.write(entry, b"0")
         _take_pipes(reading, writing)
         os.closerange(_OUTLET + 1, 4096)
         shell.outlet.open(_OUTLET)

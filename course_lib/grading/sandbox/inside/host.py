@@ -25,7 +25,7 @@ from course_lib.grading.sandbox.inside.shell import import_everything
 _LOOK_SECONDS = 0.05  # between measurements of all guests
 _MESSAGE = 1 << 16
 _UIDS = range(60_000, 61_184)  # unused by systemd and Debian
-_TICKS, _PAGE = os.sysconf("SC_CLK_TCK"), resource.getpagesize()
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class _Host:
@@ -38,6 +38,9 @@ class _Host:
         self.uids = itertools.cycle(random.sample(_UIDS, len(_UIDS)))  # RLIMIT_NPROC counts by UID
         self.guests: dict[int, socket.socket] = {}  # the control socket of each PID
         self.killed: dict[int, str] = {}  # reasons by PID
+        # For each PID, at its last measurement: the time, the seconds in which each of its threads
+        # had wanted a CPU, and those in which none had.
+        self.measured: dict[int, tuple[float, dict[str, float], float]] = {}
 
     def serve(self) -> None:
         if not self.strict:
@@ -59,7 +62,7 @@ class _Host:
                     continue
                 request = _receive(control)[0]
                 if request == b"usage":
-                    _send(control, {"usage": _used(_families([pid])[pid])})
+                    _send(control, {"usage": self._usage(pid)})
                 elif request == b"interrupt":
                     _signal(pid, signal.SIGINT)
                 else:  # b"kill", or closed by the worker
@@ -69,13 +72,32 @@ class _Host:
                     self._tell(*ended)
             if self.channel in ready:
                 is_open = self._fork()
-            if time.monotonic() > looked + _LOOK_SECONDS:
+            if not self.settings["counted"] and time.monotonic() > looked + _LOOK_SECONDS:
                 looked = time.monotonic()
                 for pid, family in _families(self.guests).items():
                     if len(family) > self.settings["processes"]:
                         self._kill(pid, "processes")
-                    if all(_total(family, each) > self.settings["memory"] for each in _MEMORY):
+                    # At "strict", a guest has a network namespace of its own, which counts sockets.
+                    used = _total([pid] * self.strict, lambda pid: _number(pid, *_SOCKETS))
+                    most = self.settings["memory"] - used * self.settings["socket_memory"]
+                    if all(_total(family, each) << 10 > most for each in _MEMORY):
                         self._kill(pid, "memory")
+
+    def _usage(self, pid: int) -> tuple[float, float, float]:
+        """Return the time, a guest's CPU time, and how long none of its threads wanted a CPU."""
+        family, now, wanted = _families([pid])[pid], time.monotonic(), {}
+        for each in family:
+            with contextlib.suppress(OSError):  # it has ended
+                for tid in os.listdir(f"/proc/{each}/task"):
+                    with contextlib.suppress(OSError, ValueError):
+                        ran, waited, _ = map(int, _fields(f"{each}/task/{tid}", "schedstat"))
+                        wanted[tid] = (ran + waited) / 1e9
+        then, before, idle = self.measured.get(pid, (now, {}, 0.0))
+        longest = max((wanted[tid] - before.get(tid, 0.0) for tid in wanted), default=0.0)
+        idle += max(now - then - longest, 0.0)
+        self.measured[pid] = now, wanted, idle
+        cpu = _total(family, lambda pid: sum(map(int, _fields(pid, "stat")[11:15])))
+        return now, cpu / _TICKS, idle
 
     def _kill(self, pid: int, reason: str) -> None:
         self.killed.setdefault(pid, reason)
@@ -93,6 +115,8 @@ class _Host:
                 gc.freeze()
         uid = next(self.uids) if self.strict and self.settings["change_user"] else None
         try:
+            if self.settings["counted"] and len(descriptors) == 2:
+                raise OSError("it has no cgroup, although other guests have one")
             if (threads := len(os.listdir("/proc/self/task"))) > 1:
                 raise OSError(f"its host has {threads} threads")
             pid = lockdown.fork_into_own_pid_namespace() if self.strict else os.fork()
@@ -110,6 +134,7 @@ class _Host:
         """Report to the client of a guest how the guest ended."""
         if (control := self.guests.pop(pid, None)) is None:
             return
+        self.measured.pop(pid, None)
         if not self.strict:  # the host has adopted the guest's children
             _, *ours = _families([os.getpid()])[os.getpid()]
             for orphan in {*ours}.difference(*_families(self.guests).values()):
@@ -124,7 +149,7 @@ class _Host:
 
 def _receive(channel: socket.socket) -> tuple[bytes, list[int]]:
     with contextlib.suppress(OSError):
-        return socket.recv_fds(channel, _MESSAGE, 4)[:2]
+        return socket.recv_fds(channel, _MESSAGE, 8)[:2]
     return b"", []
 
 
@@ -152,26 +177,24 @@ def _families(guests: Iterable[int]) -> dict[int, list[int]]:
     return found
 
 
-def _used(family: list[int]) -> tuple[float, float]:
-    """Return the CPU time of processes, and the longest time that one waited for a CPU."""
-    cpu = _total(family, lambda pid: sum(map(int, _fields(pid, "stat")[11:15])))
-    waits = [_total([pid], lambda pid: int(_fields(pid, "schedstat")[1])) for pid in family]
-    return cpu / _TICKS, max(waits) / 1e9
-
-
-# Bytes of memory. The first counts a shared page fully. The second, which is slower, divides it.
+_SOCKETS, _TABLES = ("net/sockstat", b" used"), ("status", b"\nVmPTE:")
+# Kilobytes of memory. The first counts a shared page fully. The second, which is slow, divides it.
 _MEMORY = (
-    lambda pid: int(_fields(pid, "statm")[1]) * _PAGE,
-    lambda pid: int(_fields(pid, "smaps_rollup", b"\nPss:")[0]) << 10,
+    lambda pid: _number(pid, "status", b"\nVmRSS:") + _number(pid, *_TABLES),
+    lambda pid: _number(pid, "smaps_rollup", b"\nPss:") + _number(pid, *_TABLES),
 )
 
 
 def _total(family: list[int], field: Callable[[int], int]) -> int:
     total = 0
     for pid in family:
-        with contextlib.suppress(OSError, IndexError):  # it has ended
+        with contextlib.suppress(OSError, IndexError, ValueError):  # it has ended
             total += field(pid)
     return total
+
+
+def _number(pid: int, name: str, after: bytes) -> int:
+    return int(_fields(pid, name, after)[0])
 
 
 def _fields(pid: int | str, name: str, after: bytes = b")") -> list[bytes]:

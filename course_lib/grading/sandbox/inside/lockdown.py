@@ -63,7 +63,7 @@ def confine(settings: dict[str, Any]) -> None:
         for folder in ("/tmp", "/scratch", "/dev/shm"):
             options = f"size={settings['disk']},nr_inodes=2000,mode=1777"
             _mount("tmpfs", folder, "tmpfs", _NOSUID | _NODEV, options)
-        _mount("devpts", "/dev/pts", "devpts", _NOSUID | _NOEXEC, "ptmxmode=0666,mode=620")
+        _mount("devpts", "/dev/pts", "devpts", _NOSUID | _NOEXEC, "ptmxmode=0666,mode=620,max=16")
         _mount("proc", "/proc", "proc", _NOSUID | _NODEV | _NOEXEC)
     size = int(Path("/proc/self/statm").read_bytes().split()[0]) * resource.getpagesize()
     most = settings["processes"]
@@ -77,6 +77,7 @@ def confine(settings: dict[str, Any]) -> None:
         "RLIMIT_CPU": settings["cpu_seconds"],
         "RLIMIT_NPROC": most,
         "RLIMIT_NOFILE": 256,
+        "RLIMIT_SIGPENDING": 1000,  # signals and timers, which Linux keeps in memory of its own
         "RLIMIT_CORE": 0,
     }.items():
         which = getattr(resource, name)

@@ -137,6 +137,7 @@ ANSWERS = {
     "interrupt": raises(KeyboardInterrupt()),
     "memory": raises(MemoryError()),
     "error_without_text": raises(Unprintable()),
+    "error_that_cannot_be_printed": raises(ValueError("\ud800")),
     "error_of_one_long_line": raises(ValueError("z" * 100_000)),
     "equal": returns(SaysYes()),
     "raising_result": returns(RaisesWhenAsked()),
@@ -185,6 +186,7 @@ def test_garbage_gets_a_report_and_no_points_and_leaves_settings_alone(kind, cap
     points = course_lib.check("length_mask", answer)
     shown = capsys.readouterr()
     assert isinstance(points, float) and points == 0.0
+    assert shown.out.encode()
     assert shown.err == "" and "length_mask" in shown.out and len(shown.out) < 6000
     assert "our check failed" not in shown.out and "Traceback" not in shown.out
     report = grade("masked_softmax", answer)
@@ -243,6 +245,11 @@ def test_in_every_exercise_constants_score_nothing(name):
         assert grade(name, answer).points == 0.0
 
 
+@pytest.mark.parametrize("bandwidth", [5e-324, 1e-200, 1e200, 1e308])
+def test_a_bandwidth_whose_square_is_0_or_infinite_is_not_the_best(bandwidth):
+    assert grade("fit_bandwidth", returns(bandwidth)).findings[0].id == "not_the_best"
+
+
 def numbers(value):
     return torch.as_tensor(value).detach().to(torch.float64)
 
@@ -288,6 +295,7 @@ VALUES = {  # what takes the place of a single value
     "great number": lambda x: 10**400,
     "python complex": lambda x: complex(1, 2),
     "numpy number": lambda x: np.float32(3.5),
+    "longest complex": lambda x: numbers(x).numpy().astype(np.clongdouble) + 1,
 }
 CHANGES = {name: each(change) for name, change in VALUES.items()} | {
     "in a tuple": lambda result: (result,),

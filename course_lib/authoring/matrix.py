@@ -10,7 +10,7 @@ from typing import Any
 from course_lib import attention
 from course_lib.authoring.in_float32 import in_float32
 from course_lib.authoring.variants import Variant, variants
-from course_lib.checks.judge.verdict import judge_answer, judge_observed
+from course_lib.checks.judge.verdict import NOT_WORDED, judge_answer, judge_observed
 from course_lib.checks.observe.call import observe_all
 from course_lib.exercises import exercises, find, lessons
 from course_lib.workspace.steps import Step
@@ -124,6 +124,7 @@ def judge_variant(variant: Variant, seeds: Iterable[object]) -> Row:
         else:
             fits = report.score < 1.0 and variant.message in (None, report.mistake, *said)
             fits = fits and report.outcome != "checker_failed"
+        fits = fits and NOT_WORDED not in report.notes
         row.missed += not fits
         if report.example.inputs and not report.example.has_objects:
             row.numbers.append(int(report.example.numbers))

@@ -50,8 +50,8 @@ def explained(error: Exception) -> str:
 def _full_disk(error: BaseException | None) -> str | None:
     """Return which disk is full if that caused an error, or None."""
     while error is not None:
-        is_full = isinstance(error, OSError) and error.errno in _FULL
-        if is_full and error.filename is not None:
+        is_full = False
+        if isinstance(error, OSError) and (is_full := error.errno in _FULL) and error.filename:
             return f"the disk of {os.fsdecode(error.filename)} is full"
         if is_full or any(text in str(error) for text in _SAY_FULL):
             folders = os.getcwd(), tempfile.tempdir or os.environ.get("TMPDIR", "")

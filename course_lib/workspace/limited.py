@@ -86,9 +86,9 @@ def start(module: str) -> subprocess.Popen[bytes]:
     key = module, os.getpid()  # a fork must not share the process of its parent
     if key not in _processes:
         environ = {**public_environment(), "PYTHONPATH": str(_LIBRARY)}
-        pipes: Any = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
-        command = [sys.executable, "-P", "-m", module]
-        _processes[key] = subprocess.Popen(command, env=environ, start_new_session=True, **pipes)
+        options: dict[str, Any] = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
+        options |= {"env": environ, "start_new_session": True}
+        _processes[key] = subprocess.Popen([sys.executable, "-P", "-m", module], **options)
     return _processes[key]
 
 
@@ -121,7 +121,7 @@ def serve(answer: Callable[[dict[str, Any], bytes], dict[str, Any]]) -> None:
             reply = {"limit": f"more than {MEMORY / 1e6:.0f} MB of memory"}
         except Exception as error:
             reply = {"failed": f"{type(error).__name__}: {error}"[:300]}
-        reply["seconds"] = time.process_time() - started
+        reply |= {"seconds": time.process_time() - started}
         told.write(json.dumps(reply).encode() + b"\n")
         told.flush()
         if _size() > largest:  # the next input gets a process with all of its memory

@@ -314,7 +314,7 @@ def _short(value: Any, digits: int) -> str:
     if isinstance(value, bool | int):
         return str(value)
     text = f"{value:.{digits}g}"
-    if isinstance(value, complex):
+    if np.iscomplexobj(value):
         return text
     is_count = value.is_integer() and abs(value) < 1e15 and float(text) != value
     return f"{value:.0f}" if is_count else text

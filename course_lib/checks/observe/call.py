@@ -67,9 +67,15 @@ def observe(obj: Any, probe: Probe, *, watched: bool = True) -> Observation:
                 phase = seen.raised.phase if seen.raised else "call"
                 seen.raised = _describe_exception(error, phase)
     seen.settings = tuple(changed)
-    seen.stderr = stderr.getvalue()[:MAX_TEXT]
-    seen.warnings = tuple(f"{w.category.__name__}: {w.message}"[:300] for w in caught[:5])
+    seen.stderr = _encodable(stderr.getvalue()[:MAX_TEXT])
+    said = (f"{w.category.__name__}: {w.message}"[:300] for w in caught[:5])
+    seen.warnings = tuple(map(_encodable, said))
     return seen
+
+
+def _encodable(text: str) -> str:
+    """Return a text without lone surrogates, which a report could not print."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 class _Unclosed(io.StringIO):
@@ -252,7 +258,7 @@ class _Given(torch.autograd.Function):
 
 
 def _describe_exception(error: BaseException, phase: str) -> Raised:
-    message = message_of(error)[:MAX_TEXT]
+    message = _encodable(message_of(error)[:MAX_TEXT])
     lines, unreached = [], False
     for frame, number in traceback.walk_tb(error.__traceback__):
         filename = frame.f_code.co_filename

@@ -13,6 +13,7 @@ import torch
 
 _MAX_ITEMS = 16
 _MAX_NUMBERS = 2_000_000
+_MAX_BYTES = 16  # of a number; `codec` refuses more
 _MAX_TEXT = 200
 
 
@@ -78,8 +79,8 @@ def _record(value, depth) -> Recorded:
     if kind in (torch.Tensor, torch.nn.Parameter):
         return _record_tensor(value)
     if kind is np.ndarray:
-        is_plain = value.dtype.kind in "biufc" and value.size <= _MAX_NUMBERS
-        data = np.array(value) if is_plain else None
+        is_plain = value.dtype.kind in "biufc" and value.itemsize <= _MAX_BYTES
+        data = np.array(value) if is_plain and value.size <= _MAX_NUMBERS else None
         return Recorded("array", "numpy.ndarray", str(value.dtype), value.shape, "cpu", False, data)
     if kind is bool:
         return Recorded("bool", name, data=np.array(value))
@@ -93,8 +94,9 @@ def _record(value, depth) -> Recorded:
     if kind is str:
         return Recorded("str", name, text=value[:_MAX_TEXT] + "..." * (len(value) > _MAX_TEXT))
     if isinstance(value, tuple | list) and depth:
-        plain = tuple.__iter__ if isinstance(value, tuple) else list.__iter__  # not a subclass's
-        items = {i: record(x, depth - 1) for i, x in enumerate(islice(plain(value), _MAX_ITEMS))}
+        # A subclass's own `__iter__` may lie.
+        plain = tuple.__iter__(value) if isinstance(value, tuple) else list.__iter__(value)
+        items = {i: record(x, depth - 1) for i, x in enumerate(islice(plain, _MAX_ITEMS))}
         return Recorded("tuple" if isinstance(value, tuple) else "list", name, items=items)
     if isinstance(value, dict) and depth:  # a subclass's own methods may lie
         pairs = islice(dict.items(value), _MAX_ITEMS)

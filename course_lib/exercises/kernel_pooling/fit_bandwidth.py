@@ -101,6 +101,7 @@ def _errors_at(inputs, targets, bandwidths) -> np.ndarray:
     squared_line = (inputs[:, None] - inputs[None, :]) ** 2 + np.diag(np.full(len(inputs), np.inf))
     shifted = squared_line - squared_line.min(-1, keepdims=True)
     scale = 2 * np.asarray(bandwidths, dtype=float)[:, None, None] ** 2
+    scale = np.clip(scale, np.finfo(float).tiny, np.finfo(float).max)  # otherwise 0/0 or inf/inf
     weights = np.exp(-shifted / scale)
     predictions = (weights / weights.sum(-1, keepdims=True)) @ targets
     return ((predictions - targets) ** 2).mean(-1)

@@ -86,9 +86,13 @@ def start(module: str) -> subprocess.Popen[bytes]:
     key = module, os.getpid()  # a fork must not share the process of its parent
     if key not in _processes:
         environ = {**public_environment(), "PYTHONPATH": str(_LIBRARY)}
-        options: dict[str, Any] = dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
-        options |= {"env": environ, "start_new_session": True}
-        _processes[key] = subprocess.Popen([sys.executable, "-P", "-m", module], **options)
+        _processes[key] = subprocess.Popen(
+            [sys.executable, "-P", "-m", module],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environ,
+            start_new_session=True,
+        )
     return _processes[key]
 
 

@@ -93,15 +93,15 @@ def touches(source: str, replaced: Collection[str] | None = None) -> tuple[int, 
     except Exception:  # nested too deeply here, though perhaps not where it runs
         tree, hides_code = ast.Module([], []), True
     suspects = _suspects(tree, replaced)
-    found = [node.lineno + above.count("\n") for node in suspects] + [1] * hides_code
+    found = [line + above.count("\n") for line in suspects] + [1] * hides_code
     if not found:
         return None
     lines, number = source.splitlines(), min(found)
     return number, lines[min(number, len(lines)) - 1].strip()
 
 
-def _suspects(tree: ast.Module, replaced: Collection[str]) -> Iterator[ast.expr | ast.stmt]:
-    """Yield the parts of a cell through which its code could reach what counts."""
+def _suspects(tree: ast.Module, replaced: Collection[str]) -> Iterator[int]:
+    """Yield the lines of a cell on which its code could reach what counts."""
     nodes = [node for node in ast.walk(tree) if hasattr(node, "lineno")]
     defined = {n.name for n in nodes if isinstance(n, ast.FunctionDef | ast.ClassDef)}
     stored = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, _STORE)}
@@ -143,7 +143,7 @@ def _suspects(tree: ast.Module, replaced: Collection[str]) -> Iterator[ast.expr 
             case _:
                 is_suspect = False
         if is_suspect:
-            yield node
+            yield getattr(node, "lineno", 1)
 
 
 def _leads_away(word: str) -> bool:
@@ -183,16 +183,15 @@ def _harmless(node: ast.AST, themselves: set[int], replaced: Collection[str]) ->
         case ast.Call(func=ast.Name("setattr" | "delattr"), args=[owner, name, *_]):
             if id(owner) in themselves and _is_plain(name):
                 yield node.func
-        case ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Name("get_ipython")))):
+        case ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Name("get_ipython") as start))):
             if not all(isinstance(one, ast.Constant) for one in node.args):
                 return
             text = ast.unparse(node)
             timed = _TIMED.fullmatch(text)
             code = ast.literal_eval(timed["code"]) if timed else ""
-            if _MAGIC.fullmatch(text) or (
-                timed and not touches(_OPTIONS.sub("", code, count=1), replaced)
-            ):
-                yield node.func.value.func
+            code = _OPTIONS.sub("", code, count=1)
+            if _MAGIC.fullmatch(text) or (timed and not touches(code, replaced)):
+                yield start
 
 
 def _is_plain(name: ast.expr) -> bool:

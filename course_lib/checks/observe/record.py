@@ -94,9 +94,9 @@ def _record(value, depth) -> Recorded:
     if kind is str:
         return Recorded("str", name, text=value[:_MAX_TEXT] + "..." * (len(value) > _MAX_TEXT))
     if isinstance(value, tuple | list) and depth:
-        # A subclass's own `__iter__` may lie.
+        # A subclass's own method would run the answer's code again.
         plain = tuple.__iter__(value) if isinstance(value, tuple) else list.__iter__(value)
-        items = {i: record(x, depth - 1) for i, x in enumerate(islice(plain, _MAX_ITEMS))}
+        items = {i: record(item, depth - 1) for i, item in enumerate(islice(plain, _MAX_ITEMS))}
         return Recorded("tuple" if isinstance(value, tuple) else "list", name, items=items)
     if isinstance(value, dict) and depth:  # a subclass's own methods may lie
         pairs = islice(dict.items(value), _MAX_ITEMS)

@@ -264,3 +264,12 @@ def test_numbers_of_an_input_that_is_not_shown_are_said_to_be_of_another():
     assert (plain.id, empty.id) == ("wrong_values", "not_a_number")
     assert f"Your `loss` is {shown.yours[0][0].removesuffix(MARK)};" in plain.message
     assert empty.message == "On another input, your result contains NaN."
+
+
+def test_the_dtype_is_shown_if_the_error_depends_on_it():
+    def in_float32(x, offset=0):
+        return torch.einsum("...nd,de->...ne", x, torch.eye(x.shape[-1]))
+
+    report = grade("rotary_embedding", in_float32)
+    assert "expected scalar type" in report.findings[0].message
+    assert ("dtype", "float64") in report.example.inputs

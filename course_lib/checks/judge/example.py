@@ -178,7 +178,9 @@ def example_of(exercise: Exercise, violation: Violation) -> Example:
         inputs = (*inputs, ("requires_grad", "True"))
     tensors = [a.data for a in probe.arrays().values() if a.kind == "tensor"]
     is_large = any(_is_large(data) for data in tensors if data.dtype.kind == "f")
-    if probe.dtype or is_large:  # torch's default, float32, may round or overflow
+    message = seen.raised.message.casefold() if seen.raised else ""
+    depends = is_large or violation.aspect == "dtype" or "double" in message
+    if probe.dtype or depends:  # torch's default is float32, which may round, overflow or fit
         inputs = (*inputs, ("dtype", probe.dtype or "float64"))
     if probe.training or probe.state or "dropout" in (probe.construct or {}):
         inputs = (*inputs, ("mode", "train" if probe.training else "eval"))

@@ -193,6 +193,9 @@ LengthsForgotten = but(
 )
 Causal = but("wrong_values", attend=past_only)
 NoActivation = but("no_relu", change=lambda self, d, h, options: self.feed_forward.pop(1))
+Gelu = but(
+    "no_relu", change=lambda self, d, h, options: self.feed_forward.insert(1, nn.GELU()).pop(2)
+)
 ReluAfterBoth = but(change=lambda self, d, h, options: self.feed_forward.append(nn.ReLU()))
 WithDropout = but(change=lambda self, d, h, options: self.feed_forward.append(nn.Dropout(0.1)))
 

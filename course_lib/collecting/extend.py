@@ -22,7 +22,7 @@ def extend(root: Path, lesson: str, student: str, until: str) -> str:
         moment = parse_time(until)
     except UnclearTimeError as error:
         raise UsageError(f"--to {one_line(until)} {error}") from error
-    except Exception as error:  # dateutil raises errors of several types
+    except ValueError as error:
         raise UsageError(
             f'--to {one_line(until)!r} is not a date; write it like "2026-03-05 23:59 UTC"'
         ) from error

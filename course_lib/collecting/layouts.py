@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
+from dateutil import parser
 
 from course_lib.grading.exports.lms import IDS, read_layout
 from course_lib.grading.exports.request import ExportRequest
@@ -175,8 +176,12 @@ def read_roster(path: Path, system: str, known: Known) -> list[Person]:
 def _local(text: str, path: Path) -> datetime:
     """Convert a time from Moodle, given in the downloading user's time zone, to UTC."""
     try:
-        return parse_time(text).astimezone(UTC).replace(tzinfo=None)
-    except Exception as error:  # dateutil raises errors of several types
+        is_moodles = re.match(
+            r"[A-Z][a-z]+day, .*[A-Z][a-z]+.*\d{4}, ", text
+        )  # not a spreadsheet's
+        moment = parser.parse(text) if is_moodles else parse_time(text)
+        return moment.astimezone(UTC).replace(tzinfo=None)
+    except (ValueError, OverflowError) as error:
         raise UsageError(
             f"{path} has a time that cannot be read, {one_line(text)!r}: set Moodle to English "
             "and download the worksheet again"

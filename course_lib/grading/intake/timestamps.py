@@ -3,12 +3,10 @@
 import contextlib
 import re
 import secrets
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
-
-from dateutil import parser
 
 from course_lib.grading.intake.ordinary_files import IntakeError, one_line, read_ordinary
 
@@ -35,40 +33,30 @@ def read_stamp(folder: Path) -> Stamp:
         return Stamp(text, parse_time(text))
     except UnclearTimeError as error:
         return Stamp(text, None, f"{STAMP} {error}: taken as handed in on time")
-    except Exception:  # dateutil raises errors of several types
+    except (IntakeError, ValueError):
         return Stamp(problem=f"{STAMP} holds no date: taken as handed in on time")
 
 
-class UnclearTimeError(Exception):
-    """A date that can be read in more than one way."""
+class UnclearTimeError(ValueError):
+    """The time zone of a date can be read in more than one way."""
 
 
 def parse_time(text: str) -> datetime:
-    """Parse a date in ISO 8601 or as people and mail programs write one.
+    """Parse a date in ISO 8601, to which an offset such as UTC+3 or the name of a zone is added.
 
-    dateutil alone would take an unknown zone for UTC, an ambiguous number for a month, and today's
-    date for missing parts.
+    Raises:
+        UnclearTimeError: the zone is not certain.
+        ValueError: this is no such date.
     """
-    text = re.sub(r"\b(?:UTC|GMT) ?(?=[+-]\d)", "", text)  # UTC+3 means +3, unlike in POSIX
-    text = re.sub(r"([+-]\d\d:?\d\d) \(?[A-Za-z ]+\)?$", r"\1", text)  # +0900 (JST)
+    text = re.sub(r" ?(?:UTC|GMT)? ?([+-]\d\d(?::?\d\d)?|Z)$", r"\1", text)
+    text = re.sub(r" ?(?:UTC|GMT) ?([+-])(\d)$", r"\g<1>0\2:00", text)  # +3, unlike in POSIX
     head, _, last = text.rpartition(" ")
-    zone = _zone(last)
-
-    def zone_of(name: str | None, offset: int | None) -> tzinfo | None:
-        if not name:
-            return zone if offset is None else timezone(timedelta(seconds=offset))
-        if offset or not (found := _zone(name)):
-            advice = "which is not certain; write an offset such as +01:00"
-            raise UnclearTimeError(f"names the time zone {one_line(name)}, {advice}")
-        return found
-
-    written = head if zone else text
-    default, day_first = datetime(2000, 1, 1), not re.match(r"\d{4}\D", written)
-    found = parser.parse(written, default=default, tzinfos=zone_of)
-    default = datetime(2001, 2, 2)
-    again = parser.parse(written, default=default, tzinfos=zone_of, dayfirst=day_first)
-    if found != again:
-        raise UnclearTimeError("is an ambiguous date; write YYYY-MM-DD")
+    zone, is_named = _zone(last), last[:1].isalpha()
+    found = datetime.fromisoformat(head if is_named else text)
+    if is_named and not zone:
+        advice = "which is not certain; write an offset such as +01:00"
+        raise UnclearTimeError(f"names the time zone {one_line(last)}, {advice}")
+    found = found.replace(tzinfo=found.tzinfo or zone)
     return found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo else found
 
 

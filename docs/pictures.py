@@ -20,8 +20,8 @@ from playwright.sync_api import Browser, sync_playwright
 
 from course_lib.authoring.site import causal_mask, induction_demo
 from course_lib.checks import grade as check
+from course_lib.demo.demo_course import make_folder, sample_class, submit
 from course_lib.grading.class_report.pages import write_report
-from course_lib.grading.demo_course import make_folder, sample_class, submit
 from course_lib.grading.driver import grade
 from course_lib.models.trained import live_translator
 from course_lib.plotting import figure_html

@@ -53,7 +53,7 @@ def secrets():
         for kind in ("solutions", "notebooks")
     }
     broken = ROOT / "course_lib/checks/observe/lessons/broken_modules.py"
-    wrong = ROOT / "course_lib/grading/sample_class/02_masked_softmax/upper_triangle.py"
+    wrong = ROOT / "course_lib/demo/sample_class/02_masked_softmax/upper_triangle.py"
     others = [path.read_text(encoding="utf-8") for path in (broken, wrong)]
     shown = squeezed("\n".join([*source["notebooks"], *others]))
     found = set()

@@ -9,9 +9,9 @@ from sqlalchemy import Engine, event, inspect, text
 
 from course_lib.benchmarks.scale import make_lesson
 from course_lib.cli.main import main
+from course_lib.demo.demo_course import make_folder
 from course_lib.grading.adapters.nbgrader import INDEXES
 from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
-from course_lib.grading.demo_course import make_folder
 from course_lib.grading.read_grades import read_lesson
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -13,7 +13,7 @@ import course_lib
 from course_lib.checks import exercises
 from course_lib.checks import grade as grade_answer
 from course_lib.cli.tables import demo_as_dict, show_demo
-from course_lib.grading.demo_course import demo, make_folder, sample_class, sample_lessons
+from course_lib.demo.demo_course import demo, make_folder, sample_class, sample_lessons
 from course_lib.grading.publishing.course_figures import figures_of
 from course_lib.workspace.errors import GradingError
 

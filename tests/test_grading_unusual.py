@@ -20,9 +20,9 @@ from nbclient.exceptions import DeadKernelError
 from nbformat.v4 import new_code_cell
 
 from course_lib.authoring.paste import solution_source
+from course_lib.demo.demo_course import make_folder, submit
 from course_lib.grading.cell_kinds import check_cells
 from course_lib.grading.class_folder import ClassFolder
-from course_lib.grading.demo_course import make_folder, submit
 from course_lib.grading.driver import Settings, grade
 from course_lib.grading.read_checks import REPORT, read_check
 

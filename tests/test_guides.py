@@ -19,8 +19,8 @@ from guides import NOT_RUN, ROOT, commands_in, copy_of_the_course, reason_for, t
 from nbgrader.api import Gradebook
 from waiting import PATIENCE
 
+from course_lib.demo.demo_course import answer, sample_class
 from course_lib.grading.class_folder import ClassFolder
-from course_lib.grading.demo_course import answer, sample_class
 
 pytestmark = [
     pytest.mark.slow,

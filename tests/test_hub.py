@@ -24,7 +24,7 @@ from hub_machine import EXCHANGE, HOMES, PACKAGES, USERS
 from nbgrader.api import Gradebook
 from waiting import PATIENCE, Found, wait_until
 
-from course_lib.grading.demo_course import answer, sample_class
+from course_lib.demo.demo_course import answer, sample_class
 
 pytestmark = pytest.mark.slow
 LESSON = "02_masked_softmax"

@@ -41,7 +41,7 @@ STARTS = (
     "notebook/stand_in/my_attention.py",
     "exercises/__init__.py",
 )
-NOT_FOR_STUDENTS = ("authoring", "benchmarks", "collecting", "grading")
+NOT_FOR_STUDENTS = ("authoring", "benchmarks", "collecting", "demo", "grading")
 _TABLES = (
     "[build-system]",
     "[project]",

@@ -21,8 +21,8 @@ from statistics import mean
 from typing import Any
 
 from course_lib.benchmarks import machine, peak_memory
+from course_lib.demo.demo_course import make_folder, sample_class, submit
 from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
-from course_lib.grading.demo_course import make_folder, sample_class, submit
 from course_lib.grading.driver import Settings, grade
 from course_lib.grading.executors import started_ahead
 from course_lib.grading.ledger import Ledger

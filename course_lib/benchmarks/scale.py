@@ -24,9 +24,9 @@ from nbgrader.api import Comment, Grade, Student, SubmittedAssignment, Submitted
 from sqlalchemy import insert
 
 from course_lib.benchmarks import machine
+from course_lib.demo.demo_course import DUE, make_folder, submit
 from course_lib.grading.cell_kinds import check_cells
 from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
-from course_lib.grading.demo_course import DUE, make_folder, submit
 from course_lib.grading.ledger import Entry, Ledger
 from course_lib.grading.read_checks import REPORT, read_notebook
 from course_lib.workspace.errors import GradingError

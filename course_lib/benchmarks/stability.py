@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.authoring.paste import solution_source
-from course_lib.grading.demo_course import SampleStudent, make_folder, submit
+from course_lib.demo.demo_course import SampleStudent, make_folder, submit
 from course_lib.grading.driver import grade
 from course_lib.grading.jobs import Settings
 from course_lib.grading.sandbox.confinement import Limits

@@ -32,7 +32,7 @@ def demo(
     """
     with working():
         from course_lib.cli import tables
-        from course_lib.grading import demo_course
+        from course_lib.demo import demo_course
 
     root = course_root()
     chosen = choose(lesson_names(root), lessons)

@@ -26,7 +26,7 @@ from course_lib.grading.intake.ordinary_files import one_line
 from course_lib.plotting.words import counted
 
 if TYPE_CHECKING:
-    from course_lib.grading.demo_course import Demo
+    from course_lib.demo.demo_course import Demo
     from course_lib.grading.exports import Outcome
 
 MOST_LINES = 12

@@ -58,7 +58,7 @@ DRAWN = """async element => {
 @pytest.fixture(scope="module")
 def course(tmp_path_factory):
     """Return a course folder with the release of one lesson, and two students graded in it."""
-    from course_lib.grading.demo_course import make_folder, sample_class, submit
+    from course_lib.demo.demo_course import make_folder, sample_class, submit
     from course_lib.grading.driver import Settings, grade
 
     folder = tmp_path_factory.mktemp("course")

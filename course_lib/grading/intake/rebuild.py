@@ -24,6 +24,9 @@ from course_lib.grading.clean_outputs import KEPT, made_output, sanitize_outputs
 
 _AS_SUBMITTED = "[not run again: this is what was submitted]\n"
 _BEFORE, _AFTER = -1, 1
+_OWN = "a cell of the student's own"
+_STRIPPED = "saved without cell data (Colab, Kaggle, Deepnote)"
+_WITHOUT_DATA = ("deleted answer cell restored", f"answer found in {_OWN}")  # true of each answer
 Cells = Sequence[NotebookNode]
 
 
@@ -35,6 +38,9 @@ def rebuild(release: NotebookNode, submitted: Cells) -> tuple[NotebookNode, list
     """
     match = _Match(release.cells, submitted)
     notices = [*match.restored(), *match.place_own_cells(), *match.find_code(), *match.find_texts()]
+    if not any(map(grade_id, submitted)):
+        kept = [notice for notice in notices if not notice.endswith(_WITHOUT_DATA)]
+        notices = [_STRIPPED] * (len(kept) < len(notices)) + kept
     return match.assemble(release), notices
 
 
@@ -173,8 +179,7 @@ class _Match:
 
     def _found_in(self, number: int, at: int) -> str:
         home = self.homes[at]
-        own = "a cell of the student's own"
-        where = own if home is None else f"the cell {grade_id(self.release[home])}"
+        where = _OWN if home is None else f"the cell {grade_id(self.release[home])}"
         return f"{grade_id(self.release[number])}: answer found in {where}"
 
     def assemble(self, release: NotebookNode) -> NotebookNode:

@@ -9,11 +9,13 @@ import sys
 import textwrap
 import tomllib
 import zipfile
+from datetime import timedelta
 from importlib import metadata
 from pathlib import Path
 
 import nbformat
 import pytest
+from grading_course import hand_in, make_course, release
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from waiting import PATIENCE
@@ -22,7 +24,9 @@ from course_lib.authoring.bundle import FOLDER, bundle_name, contents, packed
 from course_lib.authoring.lesson_tree import LessonTree
 from course_lib.authoring.new_class import init
 from course_lib.cli import main as cli
+from course_lib.collecting.open_lessons import open_lessons
 from course_lib.exercises import find, lessons
+from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent
@@ -78,12 +82,48 @@ def test_a_bundle_holds_the_original_of_a_notebook_that_was_used(tmp_path, monke
     assert (tmp_path / name).read_text() == used
 
 
-def test_a_lesson_after_the_one_left_out_is_refused(monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("lessons", "advice"),
+    [("07", ""), (f"02 07 --up-to {LESSON}", f"course bundle {LESSON} --up-to {LESSON}")],
+)
+def test_a_lesson_after_the_one_left_out_is_refused(monkeypatch, capsys, lessons, advice):
     monkeypatch.chdir(ROOT)
-    assert cli.main(["bundle", "07", "--up-to", "06"]) == 1
+    assert cli.main(["bundle", *lessons.split(), *([] if advice else ["--up-to", "06"])]) == 1
     error = capsys.readouterr().err
-    assert "course bundle 07_bug_hunt --up-to 07_bug_hunt" in error
-    assert error.count("\n") == 1
+    assert advice in error and error.count("\n") == 1
+    assert "--up-to 07" not in error  # whose zip would hold the solution of an open lesson
+
+
+def test_a_warning_names_open_lessons_whose_solutions_are_handed_out(monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(ROOT)
+    for up_to, warned in (("03", [LESSON]), ("02", [])):
+        bundle = ["bundle", "02", "--up-to", up_to, "--into", str(tmp_path), "-q"]
+        assert cli.main(bundle) == 0
+        told = capsys.readouterr().err
+        assert re.findall(r"holds the solution of (\w+), which is still open", told) == warned
+
+
+def test_a_lesson_is_open_until_it_is_due_for_everyone_or_collected(tmp_path):
+    root = make_course(tmp_path)
+
+    def is_open(given=()):
+        return LESSON in open_lessons(root, given, ["01_kernel_pooling", LESSON])
+
+    assert not is_open() and is_open([LESSON])
+    (root / "bundles").mkdir()
+    (root / "bundles/lessons_02_05.zip").touch()
+    assert is_open()
+    hand_in(root, "ada", release(root))
+    assert not is_open([LESSON])
+    for due, expected in (("2999-01-01 00:00", True), ("2020-01-01 00:00", False)):
+        with ClassFolder(root).gradebook() as gradebook:
+            gradebook.update_or_create_assignment(LESSON, duedate=f"{due} UTC")
+        assert is_open([LESSON]) is expected
+    with quiet_nbgrader(), ClassFolder(root).gradebook() as gradebook:
+        gradebook.add_student("ada")
+        late = timedelta(days=400_000)
+        gradebook.update_or_create_submission(LESSON, "ada", extension=late)
+    assert is_open()
 
 
 def test_several_lessons_share_a_bundle(course):

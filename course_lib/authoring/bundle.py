@@ -98,9 +98,11 @@ def make_bundle(
     course = LessonTree.at(root)
     late = [slug for slug in lessons if up_to is not None and slug > up_to]
     if late:
+        now = [slug for slug in lessons if slug not in late]
+        until = f"; until then: course bundle {' '.join(now)} --up-to {up_to}" if now else ""
         raise CourseError(
-            f"{late[0]} comes after {up_to} and needs its solutions; name a later lesson: "
-            f"course bundle {' '.join(lessons)} --up-to {late[-1]}"
+            f"{late[0]} comes after {up_to}, and a zip with it holds the solutions of all lessons "
+            f"before it. Bundle it when nobody may hand in {up_to} any more{until}"
         )
     for slug in lessons:
         say(f"{slug}: comparing the release with its source notebook")

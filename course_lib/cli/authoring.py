@@ -101,12 +101,20 @@ def bundle(
     """
     with working():
         from course_lib.authoring.bundle import make_bundle
+        from course_lib.collecting.open_lessons import open_lessons
 
     root = course_root()
     chosen = list(dict.fromkeys(choose(lesson_names(root), lessons) or []))
     last = find_lesson(lesson_names(root), up_to) if up_to else None
     made = make_bundle(root, sorted(chosen), up_to=last, into=into, progress=progress(quiet))
     typer.echo(json.dumps(made.as_dict(), indent=2) if as_json else made.text())
+    for slug, why in open_lessons(root, made.lessons, made.solutions).items():
+        typer.echo(
+            f"warning: {made.path.name} holds the solution of {slug}, which is still open ({why}). "
+            f"If students have yet to hand it in, do not give them this zip: --up-to {slug} leaves "
+            "out this and later solutions",
+            err=True,
+        )
 
 
 @verbs.command()

@@ -1,0 +1,48 @@
+"""Find the lessons that students may still have to hand in: `course bundle` warns about them."""
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
+
+
+def open_lessons(root: Path, given: Iterable[str], solved: Iterable[str]) -> dict[str, str]:
+    """Return the lessons among `solved` that are open, each with the reason.
+
+    A lesson with a due date is open until it has passed for everyone, extensions included. Without
+    a due date, it is open if it was handed out and nothing is in submitted/ yet.
+
+    Args:
+        root: the class folder.
+        given: the lessons that are handed out now. Zips in bundles/ hold those before.
+        solved: the lessons whose solutions are handed out.
+    """
+    course, found = ClassFolder(root), {}
+    zips = [re.split(r"[_.]", path.name) for path in (root / "bundles").glob("*.zip")]
+    dues = _due_dates(course)
+    for lesson in solved:
+        due = dues.get(lesson)
+        if due is not None:
+            if due > datetime.now(UTC).replace(tzinfo=None):
+                found[lesson] = f"due {due:%Y-%m-%d %H:%M} UTC"
+            continue
+        is_out = lesson in given or any(lesson[:2] in parts for parts in zips)
+        if is_out and not any(course.step("submitted").glob(f"*/{lesson}")):
+            found[lesson] = "handed out, without a due date and without work in submitted/"
+    return found
+
+
+def _due_dates(course: ClassFolder) -> dict[str, datetime]:
+    """Return when each lesson is due for the last student."""
+    kind, _, path = course.coursedir("").db_url.partition(":///")
+    if kind == "sqlite" and not Path(path).is_file():  # opening creates a missing one
+        return {}
+    dues = {}
+    with quiet_nbgrader(), course.gradebook() as gradebook:
+        for one in gradebook.assignments:
+            if one.duedate is not None:
+                later = [submission.duedate for submission in one.submissions]
+                dues[one.name] = max([one.duedate, *later])
+    return dues

@@ -6,7 +6,7 @@ import json
 import random
 import time
 import zipfile
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from course_lib.cli.main import main
 from course_lib.collecting import unpack
 from course_lib.grading import driver
 from course_lib.grading.class_folder import ClassFolder
+from course_lib.grading.intake.timestamps import parse_time
 from course_lib.grading.read_grades import read_lesson
 
 pytestmark = pytest.mark.usefixtures("warm")
@@ -340,14 +341,14 @@ def test_a_hostile_archive_costs_only_its_student(course, work, capsys, monkeypa
 
 
 def test_v01_damaged_archives_cost_only_their_students(course, work):
-    rng = random.Random(1)
     kinds = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
     whole = [packed({f"x/{LESSON}.ipynb": work, "x/": "", "a/b.txt": "b" * 500}, k) for k in kinds]
     for number in range(300):
-        data = bytearray(whole[number % 4])
+        rng, data = random.Random(number), bytearray(whole[number % 4])
         for _ in range(rng.choice((1, 2, 8))):
             at = rng.randrange(len(data)) if rng.random() < 0.4 else -rng.randrange(1, 250)
-            data[at : at + 1 or None] = rng.randbytes(rng.choice((0, 1, 1, 1, 4)))
+            new = (bytes(1), b"\xff", rng.randbytes(rng.choice((0, 1, 4))))
+            data[at : at + 1 or None] = rng.choice(new)
         (course / f"class/{number}").mkdir(parents=True)
         (course / f"class/{number}/work.zip").write_bytes(data)
     (course / "class/honest").mkdir()
@@ -484,6 +485,36 @@ def test_an_extension_is_nbgraders_own_and_can_be_taken_back(due, capsys, text, 
     assert extension_of(due, "ada") == moment
     assert main(["extend", "02", "ada", "--to", "2026-03-02 23:59"]) == 0
     assert extension_of(due, "ada") == datetime(2026, 3, 2, 23, 59)
+
+
+@pytest.mark.parametrize(
+    ("zone", "until", "moment"),
+    [
+        ("Europe/Berlin", "2026-03-29 23:59", datetime(2026, 4, 5, 21, 59)),  # 23:59 in summer
+        ("UTC", "2026-03-29 23:59", datetime(2026, 4, 5, 23, 59)),
+        ("America/New_York", "2026-04-01 12:00", datetime(2026, 4, 8, 16)),
+    ],
+)
+def test_an_extension_keeps_its_hour_when_the_due_date_moves_over_a_clock_change(
+    due, work, capsys, zone, until, moment
+):
+    def move(date):
+        with ClassFolder(due).gradebook() as gradebook:
+            time = parse_time(f"{date} 23:59 {zone}")
+            gradebook.update_or_create_assignment(LESSON, duedate=f"{time} UTC")
+
+    move("2026-03-28")
+    hand_in(due, "ada", work)
+    assert main(["extend", "02", "ada", "--to", f"{until} {zone}"]) == 0
+    move("2026-04-04")
+    for _ in range(2):
+        main(["grade", "02", "--executor", "serial", "--sandbox", "off", "--trusted"])
+        assert extension_of(due, "ada") == moment
+    with ClassFolder(due).gradebook() as gradebook:  # as formgrader does
+        gradebook.update_or_create_submission(LESSON, "ada", extension=timedelta(hours=5))
+    move("2026-10-30")
+    main(["grade", "02", "--executor", "serial", "--sandbox", "off", "--trusted"])
+    assert extension_of(due, "ada") == parse_time(f"2026-10-31 04:59 {zone}")
 
 
 @pytest.mark.parametrize(

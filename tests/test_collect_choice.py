@@ -1,6 +1,9 @@
 """`course collect` takes a student's own notebook, once, with the time when it first arrived."""
 
 import json
+import re
+import subprocess
+from pathlib import Path
 
 import pytest
 from grading_course import LESSON, RIGHT, cell_of, hand_in, honest, release, solution_notebook
@@ -19,6 +22,7 @@ from test_collect import (
 )
 
 from course_lib.cli.main import main
+from course_lib.grading.class_folder import ClassFolder
 
 __all__ = ["course", "made", "work"]  # fixtures
 pytestmark = pytest.mark.usefixtures("warm")
@@ -182,8 +186,42 @@ def test_the_same_work_uploaded_again_keeps_its_earlier_time(course, made, work,
     assert "a newer one was collected before" in said
 
 
+def test_the_version_that_was_on_time_can_be_graded_as_the_guide_says(course, made, work, capsys):
+    row, newer = ("815", "ada", "ada@x.org"), json.dumps(honest(made, length_mask="x = 1")).encode()
+    moodle(course, work, [(*row, ON_TIME)], capsys)
+    moodle(course, newer, [(*row, LATE)], capsys)
+    guide = (Path(__file__).parent.parent / "docs/instructors.md").read_text()
+    (commands,) = re.findall(r"^cp .*\nrm .*$", guide, re.MULTILINE)
+    subprocess.run(commands, shell=True, check=True)
+    for _ in range(2):
+        assert notebook(course, "ada").read_bytes() == work
+        assert not notebook(course, "ada").with_name("timestamp.txt").exists()
+        moodle(course, newer, [(*row, LATE)], capsys)
+
+
 def test_the_same_work_is_not_late_in_canvas_when_uploaded_again(course, work, capsys):
     collect(course, {f"ada_1_11_{LESSON}.ipynb": work})
     collect(course, {f"ada_LATE_1_12_{LESSON}-1.ipynb": work})
     assert "the same notebook was there on time" in lines(capsys)["1"]
     assert not stored(course)["students"]["1"]["late"]
+
+
+def test_table_report_and_export_say_that_canvass_late_list_has_no_penalty(course, work, capsys):
+    files = {f"ada_LATE_1_11_{LESSON}.ipynb": work, f"bob_LATE_2_12_{LESSON}.ipynb": work}
+    collect(course, files | {f"cyd_3_13_{LESSON}.ipynb": work})
+    with ClassFolder(course).gradebook() as gradebook:
+        gradebook.update_or_create_assignment(LESSON, duedate="2026-03-02 23:59 UTC")
+    grade = ["grade", "02", "--executor", "serial", "--sandbox", "off", "--trusted"]
+    said = (
+        "Canvas called 2 submissions late (1, 2) and gives no time, so no lateness and no penalty"
+    )
+    for command in (grade, ["export", "02"], ["export", "02", "--json", "--force"]):
+        assert main(command) == 0
+        assert said in capsys.readouterr().out
+    assert main(["report"]) == 0
+    page = course / "report" / f"{LESSON}.html"
+    assert said in page.read_text()
+    notebook(course, "1").with_name("timestamp.txt").write_text("2026-03-04 09:00 UTC")
+    main(grade)
+    told = capsys.readouterr().out
+    assert "1 ⧗" in told and "Canvas called 1 submission late (2)" in told

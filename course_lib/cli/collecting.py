@@ -67,7 +67,7 @@ def extend(
     The class report shows the extension. DATE is in UTC unless it names an offset or a time zone.
     To take an extension back, give the due date of the class. `course grade` applies the extension
     without grading anything again. If you move the due date of the class later, the extension moves
-    with it.
+    with it and keeps its hour in the time zone that DATE names.
 
     Example: course extend 02 ada --to "2026-03-05 23:59 UTC"
     """

@@ -83,20 +83,28 @@ def grade(
     for lesson in choose(assignment_names(root), lessons) or []:
         with executors.started_ahead(root, lesson, settings) as pool:
             with working():  # nbgrader takes a second, in which workers come up
+                from course_lib.collecting.extend import follow_due_date
+                from course_lib.collecting.late import late_notices
                 from course_lib.grading import driver
 
+                for line in follow_due_date(root, lesson):
+                    typer.echo(line, err=True)
             shown = progress(quiet)
             graded = driver.grade(
                 root, lesson, students=student, progress=shown, settings=settings, pool=pool
             )
             summaries.append(graded.only(student) if student else graded)
+    late = late_notices(root, [summary.lesson for summary in summaries])
     if as_json:
-        typer.echo(json.dumps([summary.as_dict() for summary in summaries], indent=2))
+        graded = [one.as_dict() | {"late": late.get(one.lesson, "")} for one in summaries]
+        typer.echo(json.dumps(graded, indent=2))
     else:
         from course_lib.cli import tables
 
         for summary in summaries:
             tables.show(summary, quiet=quiet)
+            if summary.lesson in late:
+                typer.echo(late[summary.lesson])
     raise typer.Exit(max(summary.exit_code for summary in summaries))
 
 
@@ -114,12 +122,14 @@ def report(
     Example: course report 02_masked_softmax
     """
     with working():
+        from course_lib.collecting.late import late_notices
         from course_lib.grading.class_report import pages
 
     root = course_root()
     name = find_lesson(assignment_names(root), lesson) if lesson else None
     with working("reading the gradebook", quiet):
-        page = str(pages.write_report(root, name))
+        late = late_notices(root, assignment_names(root))
+        page = str(pages.write_report(root, name, late))
     typer.echo(json.dumps({"report": page}) if as_json else page)
 
 
@@ -182,6 +192,7 @@ def export(
     """
     with working():
         from course_lib.cli import tables
+        from course_lib.collecting.late import late_notices
         from course_lib.grading import exports
 
     root = course_root()
@@ -211,5 +222,9 @@ def export(
     )
     with working("reading the gradebook", quiet):
         outcome = exports.export(root, request)
-    typer.echo(json.dumps(outcome.as_dict(), indent=2) if as_json else tables.export_text(outcome))
+    late = late_notices(root, [one["lesson"] for one in outcome.lessons])
+    if as_json:
+        typer.echo(json.dumps(outcome.as_dict() | {"late": late}, indent=2))
+    else:
+        typer.echo("\n".join([tables.export_text(outcome), *late.values()]))
     raise typer.Exit(outcome.exit_code)

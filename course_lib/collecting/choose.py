@@ -16,16 +16,15 @@ lessons, all with the time of the download. The rules are:
 4. If no notebook has answers, one at the lesson's own place or with the lesson's name is used.
 """
 
-import functools
+import contextlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from nbformat import NotebookNode
-
 from course_lib.collecting.layouts import File, HandedIn
+from course_lib.grading.cell_kinds import grade_id
 from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.exports.sheet import listed
 from course_lib.grading.intake.ordinary_files import IntakeError, one_line
@@ -44,14 +43,20 @@ class Lesson(NamedTuple):
 
     name: str
     release: str
-    solution: bytes  # empty if the class has none
+    answers: Mapping[str, bool]  # by grade_id, whether the answer is a text
+    solution: Mapping[str, Sequence[str]]  # the words of the course's answers, if they are here
 
     @classmethod
     def of(cls, course: ClassFolder, name: str) -> "Lesson":
         """Read a lesson's notebooks from the class folder."""
-        solution = course.step("source") / name / f"{name}.ipynb"
-        data = solution.read_bytes() if solution.is_file() else b""
-        return cls(name, course.read_release(name)[0], data)
+        release, notebook = course.read_release(name)
+        cells = [c for c in notebook.cells if c.metadata.get("nbgrader", {}).get("solution")]
+        answers = {grade_id(cell): cell.cell_type != "code" for cell in cells}
+        found = {}
+        with contextlib.suppress(IntakeError):
+            source = course.step("source") / name / f"{name}.ipynb"
+            found = answers_in(name, release, read_bytes(source), source.name)
+        return cls(name, release, answers, {one: _words(text) for one, text in found.items()})
 
 
 class Contents(NamedTuple):
@@ -63,39 +68,30 @@ class Contents(NamedTuple):
 
 
 def contents(lesson: Lesson, data: bytes, name: str) -> Contents:
-    """Return what a submitted notebook holds. This parses hostile text and reads nothing else."""
+    """Return what a submitted notebook holds."""
     try:
-        found = _answers(lesson, data, name)
+        found = answers_in(lesson.name, lesson.release, data, name)
     except IntakeError as error:
         return Contents(problem=str(error))
-    stubs = _words(parse_release(lesson.release))
-    given = sum(words != stub for (words, *_), (stub, *_) in zip(found, stubs, strict=True))
-    is_courses = bool(given) and all(is_marked for _, is_marked, _ in found)
-    if given and not is_courses and lesson.solution and any(is_text for *_, is_text in found):
-        is_courses = [one[0] for one in found] == [one[0] for one in _courses_answers(lesson)]
-    return Contents(given, is_courses, "" if given else f"{name} holds no answer")
+    if not found:
+        return Contents(problem=f"{name} holds no answer")
+    is_marked = found.keys() == lesson.answers.keys() and all(map(_MARK.search, found.values()))
+    is_equal = {one: _words(text) for one, text in found.items()} == lesson.solution
+    return Contents(len(found), is_marked or (is_equal and any(map(lesson.answers.get, found))))
 
 
-def _answers(lesson: Lesson, data: bytes, name: str) -> list[tuple[list[str], bool, bool]]:
-    notebook, _ = read_submission(Job("", lesson.name, "", data, lesson.release, "", name))
-    return _words(notebook)
+def _words(source: str) -> list[str]:
+    return _MARK.sub("", source).split()
 
 
-@functools.lru_cache(maxsize=2)
-def _courses_answers(lesson: Lesson) -> list[tuple[list[str], bool, bool]]:
-    try:
-        return _answers(lesson, lesson.solution, "the solution")
-    except IntakeError:
-        return []
-
-
-def _words(notebook: NotebookNode) -> list[tuple[list[str], bool, bool]]:
-    """Return each answer's words, whether it has the marks of a solution, and if it is a text."""
-    cells = [c for c in notebook.cells if c.metadata.get("nbgrader", {}).get("solution")]
-    return [
-        (_MARK.sub("", c.source).split(), bool(_MARK.search(c.source)), c.cell_type != "code")
-        for c in cells
-    ]
+def answers_in(lesson: str, release: str, data: bytes, name: str) -> dict[str, str]:
+    """Return the answers of a notebook that differ from the release. This parses hostile text."""
+    notebook, _ = read_submission(Job("", lesson, "", data, release, "", name))
+    stubs, found = (
+        {grade_id(c): c.source for c in one.cells if c.metadata.get("nbgrader", {}).get("solution")}
+        for one in (parse_release(release), notebook)
+    )
+    return {name: text for name, text in found.items() if text.split() != stubs[name].split()}
 
 
 def choose(lesson: Lesson, one: HandedIn) -> tuple[File | None, str]:

@@ -1,7 +1,17 @@
-"""`course extend`: store one student's due date in nbgrader's own field."""
+"""`course extend`: store one student's due date in nbgrader's own field.
 
+nbgrader stores an extension as a length of time, which a clock change would move to another hour.
+So .course/extensions/LESSON.json records the dates for which each one was given, in UTC:
+
+    {"ada": {"zone": "Europe/Berlin", "due": "2026-03-28 22:59:00", "until": "2026-03-29 21:59:00"}}
+"""
+
+import contextlib
 import difflib
+import json
+from datetime import UTC, datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 from nbgrader.api import MissingEntry
 
@@ -9,6 +19,7 @@ from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 from course_lib.grading.intake.ordinary_files import one_line
 from course_lib.grading.intake.timestamps import UnclearTimeError, parse_time
 from course_lib.workspace.errors import UsageError
+from course_lib.workspace.files import write_atomically
 
 
 def extend(root: Path, lesson: str, student: str, until: str) -> str:
@@ -55,9 +66,72 @@ def extend(root: Path, lesson: str, student: str, until: str) -> str:
             gradebook.update_or_create_student(student)
             extension = moment - due if moment > due else None
             gradebook.update_or_create_submission(lesson, student, extension=extension)
+    given = _given(course, lesson)
+    given.pop(student, None)
+    if extension is not None:
+        given[student] = {"zone": _zone_of(course, until), "due": f"{due}", "until": f"{moment}"}
+    _remember(course, lesson, given)
     if extension is None:
         return f"{student}: {lesson} is due with the class again, {due:%Y-%m-%d %H:%M} UTC"
     return (
         f"{student}: {lesson} is due {moment:%Y-%m-%d %H:%M} UTC, and {due:%Y-%m-%d %H:%M} UTC "
         f"for the class; now or later: course grade {lesson}"
     )
+
+
+def follow_due_date(root: Path, lesson: str) -> list[str]:
+    """Keep the local hour of extensions after the class's due date was moved.
+
+    Return a line for each student whose due date is corrected. An extension that was changed by
+    other means than `course extend` is left alone.
+    """
+    course = ClassFolder(root)
+    lines, given = [], _given(course, lesson)
+    if not given:
+        return lines
+    with quiet_nbgrader(), course.gradebook() as gradebook:
+        due = gradebook.find_assignment(lesson).duedate
+        for student, about in given.items():
+            was_due, until = (datetime.fromisoformat(about[name]) for name in ("due", "until"))
+            with contextlib.suppress(MissingEntry):
+                extension = gradebook.find_submission(lesson, student).extension
+                if due is None or due == was_due or extension != until - was_due:
+                    continue
+                zone = ZoneInfo(about["zone"])
+                days = _local(until, zone) - _local(was_due, zone)  # by the clock on the wall
+                moved = (_local(due, zone) + days).replace(tzinfo=zone).astimezone(UTC)
+                moment = moved.replace(tzinfo=None)
+                about |= {"due": f"{due}", "until": f"{moment}"}
+                if moment - due != extension:
+                    gradebook.update_or_create_submission(lesson, student, extension=moment - due)
+                    lines.append(
+                        f"{one_line(student)}: {lesson} is due {moment:%Y-%m-%d %H:%M} UTC, at the "
+                        f"hour in {zone} as before"
+                    )
+    _remember(course, lesson, given)
+    return lines
+
+
+def _local(moment: datetime, zone: ZoneInfo) -> datetime:
+    return moment.replace(tzinfo=UTC).astimezone(zone).replace(tzinfo=None)
+
+
+def _zone_of(course: ClassFolder, until: str) -> str:
+    """Return the time zone that a date names, or else that of the course, c.Exchange.timezone."""
+    named = until.split()[-1]
+    for name in (named, course.config.get("Exchange", {}).get("timezone", "UTC")):
+        with contextlib.suppress(KeyError, ValueError, OSError):
+            if name not in ("UTC", "GMT"):
+                return ZoneInfo(name).key
+    return "UTC"
+
+
+def _given(course: ClassFolder, lesson: str) -> dict[str, dict[str, str]]:
+    note = course.private / "extensions" / f"{lesson}.json"
+    return json.loads(note.read_text(encoding="utf-8")) if note.is_file() else {}
+
+
+def _remember(course: ClassFolder, lesson: str, given: dict[str, dict[str, str]]) -> None:
+    if given != _given(course, lesson):
+        note = course.private / "extensions" / f"{lesson}.json"
+        write_atomically(note, json.dumps(given, indent=1))

@@ -145,6 +145,7 @@ class GradedLesson:
     seconds: float = 0.0
     extensions: Mapping[str, str] = field(default_factory=dict)  # individual due dates, by student
     title: str = ""  # the heading of its notebook, by which an export finds a column
+    late: str = ""  # a sentence about work that the LMS calls late without a time
 
     @property
     def exercises(self) -> tuple[str, ...]:

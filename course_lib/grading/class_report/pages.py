@@ -10,6 +10,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean, median
 from urllib.parse import quote
@@ -30,15 +31,18 @@ _BREAK = re.compile(r"(?<=_)|(?<=[a-z])(?=[A-Z])")  # where a long name may wrap
 NUM_LOWEST = 3
 
 
-def write_report(root: Path, lesson: str | None = None) -> Path:
-    """Write report.html and a page for each graded lesson, or one page; return the one to open."""
+def write_report(root: Path, lesson: str | None = None, late: Mapping[str, str] = {}) -> Path:
+    """Write report.html and a page for each graded lesson, or one page; return the one to open.
+
+    `late` has the sentence `GradedLesson.late` of some lessons.
+    """
     course = ClassFolder(root)
     with quiet_nbgrader():
         with course.gradebook() as gradebook:
             everyone = sorted(student.id for student in gradebook.students)
             names = sorted(assignment.name for assignment in gradebook.assignments)
         read = (read_lesson(course, name) for name in ([lesson] if lesson else names))
-        summaries = [summary for summary in read if summary.students]
+        summaries = [replace(s, late=late.get(s.lesson, "")) for s in read if s.students]
     if not summaries:
         what, remedy = lesson or "any lesson", f"run `course grade {lesson or 'LESSON'}`"
         raise GradingError(f"{course.root}: nothing is graded for {what}: {remedy}")

@@ -1,0 +1,31 @@
+"""Say whose work an LMS calls late without telling the time, so that there is no penalty."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from course_lib.grading.class_folder import ClassFolder
+from course_lib.grading.intake.ordinary_files import one_line
+from course_lib.grading.intake.timestamps import read_stamp
+
+
+def late_notices(root: Path, lessons: Iterable[str]) -> dict[str, str]:
+    """Return a sentence for each lesson with work that Canvas calls late and that has no time."""
+    course, notices = ClassFolder(root), {}
+    for lesson in lessons:
+        note = course.private / "collected" / f"{lesson}.json"
+        text = note.read_text(encoding="utf-8") if note.is_file() else '{"students": {}}'
+        students = json.loads(text)["students"].items()
+        late = sorted(student for student, about in students if about["late"])
+        submitted = course.step("submitted")
+        late = [one for one in late if not read_stamp(submitted / one / lesson).text]
+        if late:
+            called = "1 submission" if len(late) == 1 else f"{len(late)} submissions"
+            names = ", ".join(map(one_line, late))
+            place = f"{submitted.name}/STUDENT/{lesson}/timestamp.txt"
+            notices[lesson] = (
+                f"{lesson}: Canvas called {called} late ({names}) and gives no time, so no "
+                "lateness and no penalty was computed. To apply one, write the time that Canvas "
+                f"shows into {place} and run course grade"
+            )
+    return notices

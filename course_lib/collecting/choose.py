@@ -27,10 +27,9 @@ from course_lib.collecting.layouts import File, HandedIn
 from course_lib.grading.cell_kinds import grade_id
 from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.exports.sheet import listed
-from course_lib.grading.intake.ordinary_files import IntakeError, one_line
-from course_lib.grading.intake.read import parse_release, read_bytes, read_submission
+from course_lib.grading.intake.ordinary_files import IntakeError, one_line, read_bytes
+from course_lib.grading.intake.parsing import OneStudent
 from course_lib.grading.intake.submissions import NOTEBOOK
-from course_lib.grading.jobs import Job
 
 # What Colab, browsers, Jupyter, operating systems and Canvas add to the name of a copied file.
 _COPIED = re.compile(r"^(?:copy[ _]of[ _])+|(?:[ _-]*\(\d+\)|[ _-]*copy\d*|-\d+)+$", re.IGNORECASE)
@@ -55,7 +54,7 @@ class Lesson(NamedTuple):
         found = {}
         with contextlib.suppress(IntakeError):
             source = course.step("source") / name / f"{name}.ipynb"
-            found = answers_in(name, release, read_bytes(source), source.name)
+            found = OneStudent(name, release).answers(source)
         return cls(name, release, answers, {one: _words(text) for one, text in found.items()})
 
 
@@ -67,10 +66,10 @@ class Contents(NamedTuple):
     problem: str = ""  # why it cannot be graded
 
 
-def contents(lesson: Lesson, data: bytes, name: str) -> Contents:
+def contents(lesson: Lesson, reads: OneStudent, data: bytes, name: str) -> Contents:
     """Return what a submitted notebook holds."""
     try:
-        found = answers_in(lesson.name, lesson.release, data, name)
+        found = reads.read(data, name)["answers"]
     except IntakeError as error:
         return Contents(problem=str(error))
     if not found:
@@ -82,16 +81,6 @@ def contents(lesson: Lesson, data: bytes, name: str) -> Contents:
 
 def _words(source: str) -> list[str]:
     return _MARK.sub("", source).split()
-
-
-def answers_in(lesson: str, release: str, data: bytes, name: str) -> dict[str, str]:
-    """Return the answers of a notebook that differ from the release. This parses hostile text."""
-    notebook, _ = read_submission(Job("", lesson, "", data, release, "", name))
-    stubs, found = (
-        {grade_id(c): c.source for c in one.cells if c.metadata.get("nbgrader", {}).get("solution")}
-        for one in (parse_release(release), notebook)
-    )
-    return {name: text for name, text in found.items() if text.split() != stubs[name].split()}
 
 
 def choose(lesson: Lesson, one: HandedIn) -> tuple[File | None, str]:
@@ -117,6 +106,7 @@ def choose(lesson: Lesson, one: HandedIn) -> tuple[File | None, str]:
     notebooks = [file for file in one.files if NOTEBOOK.search(file.original)]
     usable = [file for file in notebooks if not _COURSES.search("/".join(file.place))]
     courses = [file for file in notebooks if file not in usable and named(file)]
+    reads = OneStudent(lesson.name, lesson.release)
     found: dict[File, Contents] = {}
     for file in usable:
         try:
@@ -124,13 +114,11 @@ def choose(lesson: Lesson, one: HandedIn) -> tuple[File | None, str]:
         except IntakeError as error:
             found[file] = Contents(problem=str(error))
             continue
-        is_plain = named(file) == 2 and b"SOLUTION" not in data.replace(
-            b"\0", b""
-        )  # in UTF-16, too
-        if len(notebooks) == 1 and is_plain:
+        text = data.replace(b"\0", b"")  # so that UTF-16 is found, too
+        if len(notebooks) == 1 and named(file) == 2 and b"SOLUTION" not in text:
             found[file] = Contents(1)  # nothing to choose from; parsing takes time
         else:
-            found[file] = contents(lesson, data, one_line(file.original))
+            found[file] = contents(lesson, reads, data, one_line(file.original))
     courses += [file for file in usable if found[file].is_courses]
     usable = [file for file in usable if not found[file].is_courses]
     told = f"the course's own answers, not used: {listed(map(str, (below[f] for f in courses)))}"

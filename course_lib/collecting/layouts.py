@@ -167,7 +167,7 @@ def read_roster(path: Path, system: str, known: Known) -> list[Person]:
         elif system == "moodle":
             times = [row[at].strip() for at in sheet.columns("Last modified (submission)")]
             time = next((_local(text, path) for text in times if text not in ("", "-")), None)
-            person = person._replace(ids=re.findall(r"\d+$", *number), time=time)
+            person = person._replace(ids=re.findall(r"\d+$", number[0]), time=time)
         if people.setdefault(person.student, person) is not person:
             raise UsageError(f"{path} has two rows for {person.student!r}: correct one of them")
     return list(people.values())

@@ -84,7 +84,6 @@ def grade(
         with executors.started_ahead(root, lesson, settings) as pool:
             with working():  # nbgrader takes a second, in which workers come up
                 from course_lib.collecting.extend import follow_due_date
-                from course_lib.collecting.late import late_notices
                 from course_lib.grading import driver
 
                 for line in follow_due_date(root, lesson):
@@ -94,6 +93,8 @@ def grade(
                 root, lesson, students=student, progress=shown, settings=settings, pool=pool
             )
             summaries.append(graded.only(student) if student else graded)
+    from course_lib.collecting.late import late_notices
+
     late = late_notices(root, [summary.lesson for summary in summaries])
     if as_json:
         graded = [one.as_dict() | {"late": late.get(one.lesson, "")} for one in summaries]

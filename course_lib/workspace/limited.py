@@ -4,6 +4,7 @@
 process stays for the next input, unless it had to be ended. Nothing from it is unpickled.
 """
 
+import atexit
 import contextlib
 import json
 import os
@@ -93,6 +94,7 @@ def start(module: str) -> subprocess.Popen[bytes]:
             env=environ,
             start_new_session=True,
         )
+        atexit.register(stop, module)
     return _processes[key]
 
 

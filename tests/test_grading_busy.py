@@ -73,7 +73,7 @@ def test_helpers_that_wait_for_a_processor_are_not_charged_for_it(guest):
 def test_who_gets_no_processor_is_blank_with_a_reason_and_not_0(tmp_path, monkeypatch):
     root = make_course(tmp_path)
     hand_in(root, "ada", honest(root, causal_mask=LOOPS))
-    monkeypatch.setattr(guests, "_CEILING", 1e-9)
+    monkeypatch.setattr(guests, "_CEILING", 0.1)
     (ada,) = grade(root, LESSON, settings=QUICK).students
     assert ada.points is None
     assert "neither ended nor got all the CPU time allowed" in ada.problem

@@ -278,7 +278,7 @@ def named_parts(
         return [(name, want, found[name]) for name, want in expected.items()] if has_all else []
     if len(returns) == 1:
         return [(returns[0].name, expected, recorded)]
-    if len(found) != len(returns):
+    if len(found) != len(returns) or expected is None:  # an error was expected
         return []
     names = [contract.name for contract in returns]
     return list(zip(names, expected, found.values(), strict=True))

@@ -12,7 +12,7 @@ def open_lessons(root: Path, given: Iterable[str], solved: Iterable[str]) -> dic
     """Return the lessons among `solved` that are open, each with the reason.
 
     A lesson with a due date is open until it has passed for everyone, extensions included. Without
-    a due date, it is open if it was handed out and nothing is in submitted/ yet.
+    a due date, it is open if it is handed out now, or if it was and nothing is in submitted/ yet.
 
     Args:
         root: the class folder.
@@ -28,9 +28,10 @@ def open_lessons(root: Path, given: Iterable[str], solved: Iterable[str]) -> dic
             if due > datetime.now(UTC).replace(tzinfo=None):
                 found[lesson] = f"due {due:%Y-%m-%d %H:%M} UTC"
             continue
-        is_out = lesson in given or any(lesson[:2] in parts for parts in zips)
-        if is_out and not any(course.step("submitted").glob(f"*/{lesson}")):
-            found[lesson] = "handed out, without a due date and without work in submitted/"
+        is_collected = any(course.step("submitted").glob(f"*/{lesson}"))
+        was_given = any(lesson[:2] in parts for parts in zips)
+        if lesson in given or (was_given and not is_collected):
+            found[lesson] = "handed out, without a due date in the gradebook"
     return found
 
 

@@ -170,7 +170,9 @@ class Felled(Dying):
         number = len(deaths.read_text()) if deaths.exists() else 0
         if job.student == "ada" and number < 7:
             deaths.write_text("x" * (number + 1))
-            os.kill(os.getppid() if number < 5 else os.getpid(), signal.SIGKILL)
+            parent = psutil.Process().parent()  # another process if the fork server has just ended
+            has_server = parent is not None and "forkserver" in " ".join(parent.cmdline())
+            os.kill(parent.pid if has_server and number < 5 else os.getpid(), signal.SIGKILL)
             time.sleep(PATIENCE)  # it ends with the fork server
         if job.student == "bob":
             raise OSError(28, "No space left on device")

@@ -747,16 +747,17 @@ for version in ("whole", "no residuals", "no norms"):
     low, high = shares[version, 0.01], shares[version, 0.02]
     print(f"{version:13s} {low:6.1%} correct at a peak of 0.01, {high:6.1%} at 0.02")
 assert max(shares["no residuals", 0.01], shares["no residuals", 0.02]) < 0.05
-assert min(shares["whole", 0.01], shares["whole", 0.02]) > 0.8
-assert shares["no norms", 0.01] > 0.8 and shares["no norms", 0.02] < 0.3
+# Other processors and seeds gave 0.82 to 0.95 and 0.5 to 0.9 (whole), 0.48 to 0.92 and 0 (no norms).
+assert min(shares["whole", 0.01], shares["whole", 0.02]) > 0.3
+assert shares["no norms", 0.01] > 0.3 and shares["no norms", 0.02] < 0.1
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Without residual connections, the model learns nothing useful at either rate. The gradient has to
-# pass through every softmax and every network on its way to the embeddings. Without norms, the
-# model is nearly as good as the whole one at the lower rate, and fails at the higher one. Residual
-# connections make depth possible, and norms widen the range of learning rates that work.
+# Without residual connections, the model learns nothing useful at either rate. Without norms, it
+# learns at the lower rate and fails at the higher one. Here, residual connections make depth
+# possible, and norms widen the range of learning rates that work. Each number comes from a single
+# run. Another seed or another processor gives other numbers for the versions that learn.
 #
 # </details>
 

@@ -89,6 +89,8 @@ def _edges(rng) -> list[Probe]:
     empty = np.array([[True, False, True, True], [False] * 4, [False, True, True, False]])
     equal_keys = problem(2, 3, 4, 5, 6, 8, 7, [1, 4], empty)  # [2] of item 0 is empty by both
     equal_keys["keys"].data[:] = equal_keys["keys"].data[:, :1]
+    large: Given = problem(1, 2, 3, 1, 1, 1, 1) | {"queries": [[[1e3], [-1e3]]]}  # pyright: ignore[reportArgumentType] - a row has no `args`
+    large["state"]["W_q.weight"] = rng.uniform(1, 2, (1, 1))  # so that exp overflows
     made = {"scenario": "made_with_device_and_dtype"}
     bounded = {
         "state": {name: np.array([[1.0 if name[0] == "W" else -3.2e38]]) for name in one["state"]},
@@ -116,7 +118,7 @@ def _edges(rng) -> list[Probe]:
         edge("square_weights", **problem(1, 2, 3, 2, 2, 1, 2)).says(
             "The rows of `W_q.weight` and `W_k.weight` belong to hidden features, even if square."
         ),
-        edge("large_sums", **problem(1, 2, 3, 1, 1, 1, 1) | {"queries": [[[1e3], [-1e3]]]}).says(  # pyright: ignore[reportArgumentType] - a row has no `args`
+        edge("large_sums", **large).says(
             "The tanh of a large sum is 1 or -1, and no step may overflow."
         ),
         *largest_padding(rng, with_mask=True, **one),

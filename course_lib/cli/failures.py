@@ -2,11 +2,9 @@
 
 import _thread
 import contextlib
-import errno
 import io
 import os
 import shlex
-import shutil
 import signal
 import sys
 import tempfile
@@ -15,15 +13,12 @@ import traceback
 from collections.abc import Iterator
 
 from course_lib.workspace.errors import long_tmpdir, of_pythonpath
-
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-# Some errors about full disks only have a text: SQLite's, those of `shutil` and of `tempfile`.
-_SAY_FULL = ("disk is full", "No usable temporary", *map(os.strerror, _FULL))
+from course_lib.workspace.full_disk import full_disk
 
 
 def explained(error: Exception) -> str:
     """Describe an unexpected error and say what to do, or where to read the details."""
-    if found := _full_disk(error):
+    if found := full_disk(error):
         return f"{found}; make room and run the same command again. Finished work is kept"
     if isinstance(error, OSError) and error.filename is not None:
         remedy = "check that it exists and that you may read and write it"
@@ -43,23 +38,8 @@ def explained(error: Exception) -> str:
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(f"{shlex.join(sys.argv)}\n{text}")
     except OSError as problem:
-        return f"{failed}. No log could be written: {_full_disk(problem) or problem}"
+        return f"{failed}. No log could be written: {full_disk(problem) or problem}"
     return f"{failed} with {log}"
-
-
-def _full_disk(error: BaseException | None) -> str | None:
-    """Return which disk is full if that caused an error, or None."""
-    while error is not None:
-        is_full = False
-        if isinstance(error, OSError) and (is_full := error.errno in _FULL) and error.filename:
-            return f"the disk of {os.fsdecode(error.filename)} is full"
-        if is_full or any(text in str(error) for text in _SAY_FULL):
-            folders = os.getcwd(), tempfile.tempdir or os.environ.get("TMPDIR", "")
-            free = {one: shutil.disk_usage(one).free for one in folders if os.path.isdir(one)}
-            folder = min(free, key=free.__getitem__)
-            return f"a disk is full, probably that of {folder} ({free[folder] / 1e6:.1f} MB free)"
-        error = error.__cause__ or error.__context__
-    return None
 
 
 @contextlib.contextmanager

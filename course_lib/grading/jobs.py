@@ -11,6 +11,7 @@ from typing import Any
 from nbformat import NotebookNode
 
 from course_lib.grading.sandbox.confinement import Limits
+from course_lib.workspace.full_disk import full_disk
 
 MAX_ATTEMPTS = 3
 
@@ -67,5 +68,7 @@ class Result:
 
 def failed(error: Exception) -> str:
     """Return the `fault` of a submission on which the grader itself raised an error."""
+    if found := full_disk(error):
+        return f"{found}: make room; the next run tries again"
     what = f"{type(error).__name__}: {error}"[:300]
     return f"the grader itself failed ({what}): report it to the course"

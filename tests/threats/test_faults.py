@@ -30,6 +30,7 @@ from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.driver import grade
 from course_lib.grading.executors import local
 from course_lib.grading.executors.local import Processes
+from course_lib.grading.jobs import failed
 from course_lib.grading.exports import ExportRequest, export
 from course_lib.grading.ledger import Entry, Ledger
 from course_lib.grading.publishing import publish
@@ -273,6 +274,7 @@ def test_v13_a_full_folder_for_temporary_files_is_named_and_nothing_is_left_in_i
         filler = (tmp_path / "filler").open("ab")
         with filler, contextlib.suppress(OSError):
             filler.write(bytes(200_000))
+        assert failed(full.value).endswith("make room; the next run tries again")
         assert "No log could be written" in explained(RuntimeError("a bug"))
 
 

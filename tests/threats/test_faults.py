@@ -30,8 +30,8 @@ from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.driver import grade
 from course_lib.grading.executors import local
 from course_lib.grading.executors.local import Processes
-from course_lib.grading.jobs import failed
 from course_lib.grading.exports import ExportRequest, export
+from course_lib.grading.jobs import failed
 from course_lib.grading.ledger import Entry, Ledger
 from course_lib.grading.publishing import publish
 from course_lib.grading.sandbox.hosts import Host

@@ -223,7 +223,7 @@ def released(course: LessonTree, slug: str) -> tuple[dict[str, bytes], list[str]
     the source notebook.
 
     Raises:
-        BuildError: the lesson is not built, or its source notebook was edited, too.
+        BuildError: the lesson is not built, or its source notebook was also edited.
     """
     noted = _digests(course).get(slug, {}).get("release", {})
     source = course.relative(course.solution(slug))
@@ -237,19 +237,19 @@ def released(course: LessonTree, slug: str) -> tuple[dict[str, bytes], list[str]
             changed.append(course.relative(folder / name))
             try:
                 again = again or release_files(course, slug, _as_built(course.solution(slug)))
-            except ValueError:  # it is damaged
+            except ValueError:  # the source notebook is damaged
                 again = {}
             data = again.get(name, b"")
         files[name] = data
     if any(file_digest(files[name]) != digest for name, digest in noted.items()):
-        what = f"it was changed, and so was {source}, from which its original could be made"
+        what = f"it was changed, and so was {source}, which is needed to restore the original"
         remedy = f"Move both elsewhere, then run: course build {slug}"
         raise BuildError(changed[0], None, what, remedy)
     return files, changed
 
 
 def _as_built(solution: Path) -> str:
-    """Return a source notebook without what JupyterLab adds to it."""
+    """Return a source notebook without the metadata that JupyterLab adds."""
     import nbformat
 
     notebook = nbformat.read(solution, as_version=4)

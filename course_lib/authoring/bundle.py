@@ -102,7 +102,7 @@ def make_bundle(
         until = f"; until then: course bundle {' '.join(now)} --up-to {up_to}" if now else ""
         raise CourseError(
             f"{late[0]} comes after {up_to}, and a zip with it holds the solutions of all lessons "
-            f"before it. Bundle it when nobody may hand in {up_to} any more{until}"
+            f"before it. Bundle it once nobody may hand in {up_to} any longer{until}"
         )
     for slug in lessons:
         say(f"{slug}: comparing the release with its source notebook")

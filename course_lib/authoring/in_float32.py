@@ -1,4 +1,4 @@
-"""Make an answer compute in float32 and cast its results back, as the code of Llama does.
+"""Make an answer compute in float32 and cast its results back, as Llama's code does.
 
 If the answer is correct, its results must still pass every check (`course matrix --correct`).
 """
@@ -25,7 +25,8 @@ _LARGEST = float(np.finfo(np.float32).max)
 def in_float32(answer: Any) -> Any:
     """Return a function or class that does in float32 what `answer` does in float64.
 
-    Calls with functions, or with numbers that are not in float64, stay as they are.
+    A call is left unchanged if one of its arguments is a function or has a floating-point dtype
+    other than float64.
     """
     if not isinstance(answer, type):
         return _rounding(answer)
@@ -72,7 +73,7 @@ class _Float32(TorchFunctionMode):
 
 
 def _cast(value: Any, dtype: Any) -> Any:
-    """Convert floating arrays or tensors, without making finite numbers infinite."""
+    """Convert floating-point arrays or tensors without making finite numbers infinite."""
     if isinstance(value, list | tuple):
         return type(value)(_cast(item, dtype) for item in value)
     if isinstance(value, np.ndarray) and value.dtype.kind == "f":

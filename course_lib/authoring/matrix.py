@@ -100,7 +100,7 @@ class Matrix:
 
 
 def correct_answers(root: Path, exercise: str) -> Iterator[Variant]:
-    """Return the solution and the correct variants, each as it is and computing in float32."""
+    """Yield the solution and the correct variants, each unchanged and computing in float32."""
     answers = {one.name: one.answer for one in variants(root, exercise) if one.is_right}
     for name, answer in {"solution": getattr(attention, exercise), **answers}.items():
         yield Variant(exercise, name, answer, True)
@@ -111,7 +111,7 @@ def judge_variant(variant: Variant, seeds: Iterable[object]) -> Row:
     """Grade one variant with every seed."""
     row = Row(variant.exercise, variant.name, variant.is_right, variant.message)
     for seed in seeds:
-        if variant.name.startswith("solution"):  # which `judge_answer` refuses
+        if variant.name.startswith("solution"):  # `judge_answer` refuses the solution
             observe = functools.partial(observe_all, variant.answer)
             report = judge_observed(find(variant.exercise), str(seed), None, None, observe)
         else:

@@ -23,7 +23,7 @@ DIGESTS = f"{SOLUTIONS}/{FILE}"
 class Made:
     """The result of `init`: the files that it wrote, and those that it did not change.
 
-    `changed` are notebooks that somebody edited or ran in the clone. The class got their originals.
+    `changed` lists notebooks that somebody edited or ran in the clone. The class got the originals.
     """
 
     folder: Path
@@ -34,7 +34,9 @@ class Made:
     def text(self) -> str:
         """Return a line for the folder, and one for each file that was left alone."""
         lines = [f"{self.folder}: {len(self.written)} files written"]
-        lines += [f"written as the course made it, not as changed: {name}" for name in self.changed]
+        lines += [
+            f"written in the course's version, without changes: {name}" for name in self.changed
+        ]
         lines += [f"left alone, because it or its lesson was changed: {name}" for name in self.left]
         if self.left:
             lines.append(
@@ -85,7 +87,7 @@ def init(folder: Path) -> Made:
 
 
 def course_files(course: LessonTree) -> tuple[dict[str, bytes], list[str]]:
-    """Return what a course folder holds at first, by name, and the notebooks that were changed."""
+    """Return the initial files of a course folder by name, and the notebooks that were changed."""
     home = course.root
     files = {"nbgrader_config.py": (home / "nbgrader_config.py").read_bytes()}
     files[".gitignore"] = template("gitignore.txt").encode()

@@ -53,7 +53,7 @@ def build(
         root: the course's folder.
         into: the folder for the pages; created if missing. An earlier site in it is replaced.
         repository: the public GitHub address, for the launch buttons.
-        tell: called with a line for each notebook whose original is shown instead.
+        tell: called with a line for each changed notebook, whose original is shown instead.
 
     Raises:
         UsageError: `root` has no site, `into` holds something else, or the address is invalid.

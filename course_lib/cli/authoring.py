@@ -160,7 +160,7 @@ def matrix(
         bool,
         typer.Option(
             "--correct",
-            help="Judge only correct answers and the solutions, also with float32 inside.",
+            help="Judge only correct answers and the solutions, also when they compute in float32.",
         ),
     ] = False,
     as_json: AsJson = False,

@@ -1,4 +1,4 @@
-"""The files that JupyterLab shows, as `course lab` starts it."""
+"""Serve files to JupyterLab without marking unedited notebooks as changed."""
 
 from typing import Any
 
@@ -7,14 +7,15 @@ from jupyter_server.services.contents.largefilemanager import AsyncLargeFileMana
 
 
 class LabContents(AsyncLargeFileManager):
-    """Contents in which each Python notebook names the language as its kernel does.
+    """A contents manager that gives each Python notebook the language metadata of its kernel.
 
-    JupyterLab copies that from the kernel into every notebook that it opens. If it differs, the
-    notebook counts as changed, although nobody edited it.
+    JupyterLab copies this metadata from the kernel into every notebook that it opens. If the
+    notebook's own metadata differs, JupyterLab treats the notebook as changed, although nobody
+    edited it.
     """
 
     async def get(self, path: str, *args: Any, **options: Any) -> dict[str, Any]:
-        """Return a file or folder, and leave what is on the disk as it is."""
+        """Return a file or folder without changing the copy on disk."""
         model = await super().get(path, *args, **options)
         if model["type"] == "notebook" and model["content"]:
             metadata = model["content"]["metadata"]

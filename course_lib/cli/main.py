@@ -143,7 +143,7 @@ def lab(context: typer.Context) -> None:
             why = said.getvalue().strip().rpartition("error: ")[2] or "see jupyter lab --help"
             raise typer.BadParameter(f"JupyterLab says: {why}", ctx=context) from None
         sys.stderr.write(said.getvalue())
-        for name in logging.root.manager.loggerDict:  # Jupyter's loggers are made meanwhile
+        for name in logging.root.manager.loggerDict:  # Jupyter has created its loggers by now
             for handler in logging.getLogger(name).handlers:
                 if isinstance(handler, logging.StreamHandler) and handler.stream is said:
                     handler.setStream(sys.stderr)

@@ -7,8 +7,8 @@ lessons, all with the time of the download. The rules are:
    class that `course demo` puts into a folder `demo` is not used either.
 2. A copy of the course's solution is not used, wherever it lies. A notebook is such a copy if each
    of its answers has the marks of a solution (### BEGIN SOLUTION), which a release never has, or if
-   all answers equal those of the class's solution notebook and one of them is a text. Short code
-   may equal the course's by chance, so equal code alone is never a reason.
+   all answers equal those of the class's solution notebook and one of them is a written answer.
+   Short code may equal the course's by chance, so equal code alone is never a reason.
 3. Of the other notebooks with answers, those of the newest upload count. If there are several, the
    one at the lesson's own place is used: notebooks/LESSON/LESSON.ipynb, LESSON/LESSON.ipynb, or
    LESSON.ipynb at the top. Otherwise the newest is used. In a checkout all are equally new, so the
@@ -38,12 +38,12 @@ _MARK = re.compile(r".*### (?:BEGIN|END) SOLUTION.*")
 
 
 class Lesson(NamedTuple):
-    """What decides whether a notebook holds a student's answers to a lesson."""
+    """The release and the solution of a lesson, with which submitted notebooks are compared."""
 
     name: str
     release: str
     answers: Mapping[str, bool]  # by grade_id, whether the answer is a text
-    solution: Mapping[str, Sequence[str]]  # the words of the course's answers, if they are here
+    solution: Mapping[str, Sequence[str]]  # words of the course's answers, if known
 
     @classmethod
     def of(cls, course: ClassFolder, name: str) -> "Lesson":
@@ -116,7 +116,7 @@ def choose(lesson: Lesson, one: HandedIn) -> tuple[File | None, str]:
             continue
         text = data.replace(b"\0", b"")  # so that UTF-16 is found, too
         if len(notebooks) == 1 and named(file) == 2 and b"SOLUTION" not in text:
-            found[file] = Contents(1)  # nothing to choose from; parsing takes time
+            found[file] = Contents(1)  # no choice to make, and parsing takes time
         else:
             found[file] = contents(lesson, reads, data, one_line(file.original))
     courses += [file for file in usable if found[file].is_courses]
@@ -154,7 +154,7 @@ def choose(lesson: Lesson, one: HandedIn) -> tuple[File | None, str]:
 
 
 def _places(files: Sequence[File]) -> dict[File, PurePosixPath]:
-    """Return each file's path within its upload, without a folder that holds all of the upload."""
+    """Return each file's path within its upload, without a folder that holds the whole upload."""
     places = {}
     for entry in {file.entry for file in files}:
         paths = {

@@ -153,7 +153,7 @@ def find(
 def _chosen(lesson: Lesson, one: HandedIn) -> tuple[File | None, str]:
     try:
         return choose(lesson, one)
-    except Exception as error:  # one student's files must not stop the others'
+    except Exception as error:  # one student's files must not stop the run
         return (
             None,
             f"its files cannot be read ({type(error).__name__}): ask for the notebook itself",
@@ -161,11 +161,11 @@ def _chosen(lesson: Lesson, one: HandedIn) -> tuple[File | None, str]:
 
 
 def _known(course: ClassFolder, lesson: str) -> Known:
-    """Return the students whom the class folder knows, by ids, addresses and numbers in Moodle."""
+    """Return the known students by id, e-mail address and participant number in Moodle."""
     ids = {path.name for path in course.step("submitted").glob("[!.]*/")}
     others: list[tuple[str, str]] = []
     kind, _, path = course.coursedir("").db_url.partition(":///")
-    if kind != "sqlite" or Path(path).is_file():  # opening creates a missing one
+    if kind != "sqlite" or Path(path).is_file():  # opening would create the database
         with quiet_nbgrader(), course.gradebook() as gradebook:
             ids |= {student.id for student in gradebook.students}
             others += [(student.email or "", student.id) for student in gradebook.students]
@@ -211,7 +211,7 @@ def _submit(
             state, said = new.state, new.explained(said)
             if state in ("found", "renamed", "unchanged") and not dry_run:
                 known["students"][one.student] = new.store()
-        except Exception as error:  # one student's files must not stop the others'
+        except Exception as error:  # one student's files must not stop the run
             if isinstance(error, OSError) and error.errno in CONCERNS_ALL:
                 raise
             state, said = "MISSING", f"cannot be stored here ({one_line(str(error))})"
@@ -222,7 +222,7 @@ def _submit(
 
 
 class _New:
-    """What a download brings for one student, compared with what was collected before."""
+    """One student's work in a download, compared with the work that was collected before."""
 
     def __init__(
         self,
@@ -279,15 +279,15 @@ class _New:
         if self.state == "kept":
             notes = ["a newer one was collected before"]
         elif self.there is not None and not self.is_same:
-            notes.append("the one before is kept in .course/collected")
+            notes.append("the earlier one is kept in .course/collected")
         if self.state != "kept" and self.record["time"] < self.arrived:
-            notes.append(f"uploaded again at {self.arrived}, and {self.record['time']} counts")
+            notes.append(f"uploaded again at {self.arrived}, but {self.record['time']} counts")
         notes += ["the same notebook was there on time"] if self.was_on_time else []
         taken = one_line("/".join(self.file.place) or self.file.original, 120)
         return ": ".join(filter(None, [taken, "; ".join(filter(None, notes))]))
 
     def store(self) -> dict[str, Any]:
-        """Bring submitted/ up to date, and return what to remember about the student."""
+        """Update submitted/, and return the student's new record."""
         if not self.is_same:
             if self.there is not None:
                 earlier = self.kept / f"{len(self.before['earlier']) + 1}.ipynb"

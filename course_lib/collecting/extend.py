@@ -1,7 +1,7 @@
 """`course extend`: store one student's due date in nbgrader's own field.
 
-nbgrader stores an extension as a length of time, which a clock change would move to another hour.
-So .course/extensions/LESSON.json records the dates for which each one was given, in UTC:
+nbgrader stores an extension as a duration, so a clock change would move the due date to another
+hour. Therefore .course/extensions/LESSON.json records the dates of each extension in UTC:
 
     {"ada": {"zone": "Europe/Berlin", "due": "2026-03-28 22:59:00", "until": "2026-03-29 21:59:00"}}
 """
@@ -83,7 +83,7 @@ def follow_due_date(root: Path, lesson: str) -> list[str]:
     """Keep the local hour of extensions after the class's due date was moved.
 
     Return a line for each student whose due date is corrected. An extension that was changed by
-    other means than `course extend` is left alone.
+    any other means than `course extend` is left alone.
     """
     course = ClassFolder(root)
     lines, given = [], _given(course, lesson)
@@ -98,7 +98,7 @@ def follow_due_date(root: Path, lesson: str) -> list[str]:
                 if due is None or due == was_due or extension != until - was_due:
                     continue
                 zone = ZoneInfo(about["zone"])
-                days = _local(until, zone) - _local(was_due, zone)  # by the clock on the wall
+                days = _local(until, zone) - _local(was_due, zone)  # by wall-clock time
                 moved = (_local(due, zone) + days).replace(tzinfo=zone).astimezone(UTC)
                 moment = moved.replace(tzinfo=None)
                 about |= {"due": f"{due}", "until": f"{moment}"}
@@ -106,7 +106,7 @@ def follow_due_date(root: Path, lesson: str) -> list[str]:
                     gradebook.update_or_create_submission(lesson, student, extension=moment - due)
                     lines.append(
                         f"{one_line(student)}: {lesson} is due {moment:%Y-%m-%d %H:%M} UTC, at the "
-                        f"hour in {zone} as before"
+                        f"same hour in {zone} as before"
                     )
     _remember(course, lesson, given)
     return lines
@@ -117,7 +117,7 @@ def _local(moment: datetime, zone: ZoneInfo) -> datetime:
 
 
 def _zone_of(course: ClassFolder, until: str) -> str:
-    """Return the time zone that a date names, or else that of the course, c.Exchange.timezone."""
+    """Return the time zone that a date names, or else the course's `c.Exchange.timezone`."""
     named = until.split()[-1]
     for name in (named, course.config.get("Exchange", {}).get("timezone", "UTC")):
         with contextlib.suppress(KeyError, ValueError, OSError):

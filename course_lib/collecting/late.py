@@ -1,4 +1,4 @@
-"""Say whose work an LMS calls late without telling the time, so that there is no penalty."""
+"""Report work that an LMS marks as late without giving the time, so that it gets no penalty."""
 
 import json
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from course_lib.grading.intake.timestamps import read_stamp
 
 
 def late_notices(root: Path, lessons: Iterable[str]) -> dict[str, str]:
-    """Return a sentence for each lesson with work that Canvas calls late and that has no time."""
+    """Return a notice for each lesson with work that Canvas marks as late without a time."""
     course, notices = ClassFolder(root), {}
     for lesson in lessons:
         note = course.private / "collected" / f"{lesson}.json"

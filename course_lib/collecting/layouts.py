@@ -55,7 +55,7 @@ _ROSTERS = {
 }
 NAMES = {"moodle": _MOODLE, "canvas": _CANVAS}
 Paths = Mapping[tuple[str, ...], Path]
-Known = Mapping[str, str]  # the students here by the keys of their ids, addresses and numbers
+Known = Mapping[str, str]  # student by the key of an id, address or number
 
 
 class File(NamedTuple):
@@ -99,8 +99,9 @@ def read_download(
 ) -> tuple[str, Paths]:
     """Return which system made a download, and its files by their paths in it.
 
-    Several notebooks in the only folder may be those of several students, as in an export of
-    Google Drive, unless the folder has the name of a known student or `system` is given.
+    If several notebooks are in the only folder, they may belong to several students, as in an
+    export of Google Drive. This does not hold if the folder has the name of a known student or
+    `system` is given.
     """
     found = sorted({*left_out, *(path for path in extracted.rglob("*") if path.is_file())})
     paths = {path.relative_to(extracted).parts: path for path in found}
@@ -193,8 +194,8 @@ def _person(
 ) -> Person | None:
     """Return the student with the id that the course knows, or else with the first id.
 
-    A student who is known by another id has the same e-mail address or number in Moodle. The other
-    id is then kept, since the work and the grades have it.
+    A student whom the course knows by another id is found by the e-mail address or the number in
+    Moodle. The known id is then kept, because the work and the grades are stored under it.
     """
     usable = re.compile(r"[^./\\\0-\x1f][^/\\\0-\x1f]*")  # a valid folder name
     ids = [one.strip() for one in ids if usable.fullmatch(one.strip())]

@@ -1,4 +1,4 @@
-"""Find the lessons that students may still have to hand in: `course bundle` warns about them."""
+"""Find the lessons that students may still have to hand in, about which `course bundle` warns."""
 
 import re
 from collections.abc import Iterable
@@ -11,12 +11,13 @@ from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 def open_lessons(root: Path, given: Iterable[str], solved: Iterable[str]) -> dict[str, str]:
     """Return the lessons among `solved` that are open, each with the reason.
 
-    A lesson with a due date is open until it has passed for everyone, extensions included. Without
-    a due date, it is open if it is handed out now, or if it was and nothing is in submitted/ yet.
+    A lesson is open until its due date has passed for everyone, extensions included. A lesson
+    without a due date is open if it is handed out now. It is also open if it was handed out before
+    and submitted/ holds no work for it yet.
 
     Args:
         root: the class folder.
-        given: the lessons that are handed out now. Zips in bundles/ hold those before.
+        given: the lessons that are handed out now. Zips in bundles/ hold the earlier ones.
         solved: the lessons whose solutions are handed out.
     """
     course, found = ClassFolder(root), {}
@@ -36,9 +37,9 @@ def open_lessons(root: Path, given: Iterable[str], solved: Iterable[str]) -> dic
 
 
 def _due_dates(course: ClassFolder) -> dict[str, datetime]:
-    """Return when each lesson is due for the last student."""
+    """Return the latest due date of each lesson, extensions included."""
     kind, _, path = course.coursedir("").db_url.partition(":///")
-    if kind == "sqlite" and not Path(path).is_file():  # opening creates a missing one
+    if kind == "sqlite" and not Path(path).is_file():  # opening would create the database
         return {}
     dues = {}
     with quiet_nbgrader(), course.gradebook() as gradebook:

@@ -20,11 +20,11 @@ from course_lib.grading.intake.submissions import LEFT_BY_PROGRAMS
 
 MAX_ARCHIVE = 50_000_000  # bytes of an archive inside another; also bounds its table of contents
 MAX_DEPTH = 3  # levels of archives inside archives
-MAX_FOLDERS = 50  # levels of folders; Python walks through folders by recursion
+MAX_FOLDERS = 50  # levels of folders, because Python walks through them by recursion
 _LARGE = "has {:,.0f} MB, more than {:.0f}: ask for it with its outputs cleared"
 _LINK = "is a link or no ordinary file: ask for the file itself"
 _DEEP = f"lies in more than {MAX_FOLDERS} folders: ask for the notebook itself"
-CONCERNS_ALL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # of errors; others concern one file
+CONCERNS_ALL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # other errors concern one file
 _REFUSED = (errno.ENAMETOOLONG, errno.EILSEQ, errno.EACCES, errno.EPERM, errno.EIO)
 
 
@@ -94,9 +94,10 @@ class SafeExtractor(ExtractorPlugin):
         self._attempt(place, self._unpack, archive, place, room, 0 if is_class else 1)
 
     def _attempt(self, place: Path, step: Callable[..., None], *arguments: object) -> None:
-        """Run a step of unpacking. If it fails, leave out its files, but raise for a full disk.
+        """Run a step of unpacking, and leave out its files if the step fails.
 
-        Any exception is a fault of the file, because zipfile raises many types for damaged ones.
+        A full disk raises. Any other exception is a fault of the file, because zipfile raises many
+        types of exceptions for damaged files.
         """
         try:
             step(*arguments)
@@ -107,7 +108,7 @@ class SafeExtractor(ExtractorPlugin):
             if number in CONCERNS_ALL:
                 raise
             with contextlib.suppress(OSError, ValueError):
-                place.unlink()  # a part of the file
+                place.unlink()  # remove what was written of the file
             why = "is damaged or has a password"
             if number in _REFUSED:
                 why = f"cannot be read or stored here ({os.strerror(number)})"

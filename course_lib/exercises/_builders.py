@@ -18,7 +18,7 @@ INDEPENDENT = (
     "Calls and modules must be independent: outputs and `attention_weights` must be those of the "
     "module's last call, whatever came before and whatever other modules do."
 )
-# Patterns of names in `cost_meter.Calls`: attention as a whole, on every path to it in torch.
+# Patterns of names in `cost_meter.Calls` that match every ready-made attention in torch.
 READY_MADE_ATTENTION = (
     *("*scaled_dot_product*", "*flash_attention*", "*efficient_attention*", "flex_attention"),
     *("*multi_head_attention*", "*transformer_encoder_layer*"),
@@ -75,7 +75,7 @@ def in_eighths(numbers: np.ndarray) -> np.ndarray:
     return np.round(8 * numbers) / 8
 
 
-_LARGEST = float(np.finfo(np.float32).max)  # in float64, too, an answer may compute in float32
+_LARGEST = float(np.finfo(np.float32).max)  # answers may compute in float32 for float64 inputs, too
 
 
 def at_the_largest(make: Callable[[float], Mapping]) -> list[Probe]:

@@ -55,7 +55,7 @@ def check_cells(notebook: NotebookNode) -> list[NotebookNode]:
 
 
 def names_used(source: str) -> Iterator[tuple[str, set[str]]]:
-    """Yield the names that a cell binds at its top level, each with those it depends on."""
+    """Yield the names that a cell binds at its top level, each with the names it depends on."""
     tree = parse_cell(source)
     for node in tree.body if tree else ():
         named = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}

@@ -72,7 +72,7 @@ class ClassFolder:
         return self.root / ".course"
 
     def exposed(self) -> str:
-        """Return which part of the class submitted code could read, with the remedy, or ""."""
+        """Return the part of the class that submitted code could read, with the remedy, or ""."""
         steps = ("source", "release", "submitted", "autograded", "feedback")
         parts = [self.root, *map(self.step, steps)]
         kind, _, path = self._folders.db_url.partition(":///")

@@ -4,8 +4,8 @@
 
 Feedback pages are made after all points are in the gradebook. A submission that cannot be graded is
 left blank with a reason, and the others are graded. The next run finishes the work of a killed one.
-If a student has an earlier result, the points, the notebook and the page stay. They count if they
-belong to the same work. If they belong to an earlier version, the lesson is blank in the tables.
+If a student has an earlier result, its points, notebook and page stay. They count if they belong to
+the same work. If they belong to an earlier version, the lesson is blank in the tables.
 
 If the same work now earns more points, they are taken at once. If it earns fewer, the old points
 and report stay and the exercise is flagged. `--force` takes the new points.
@@ -152,10 +152,11 @@ def _record_result(task: LessonToGrade, job: Job, result: Result) -> Entry:
 
 
 def _or_earlier(task: LessonToGrade, entry: Entry, known: Collection[str]) -> Entry:
-    """Return the entry of work that cannot be graded so that an earlier result stays.
+    """Change the entry of work that cannot be graded so that an earlier result stays.
 
-    The entry has a notebook if it must be published: to recompute the lateness of the same work, or
-    because a run was killed or the gradebook does not know the student.
+    The entry has a notebook only if the notebook must be published. This is the case if the
+    lateness of the same work must be recomputed, if a run was killed, or if the gradebook does not
+    know the student.
     """
     if entry.state in ("graded", "published"):
         return entry

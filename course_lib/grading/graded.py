@@ -75,7 +75,7 @@ class GradedSubmission:
 
     @property
     def written(self) -> dict[str, str]:
-        """Return the state of each answer for a person by name; nothing if there is a problem."""
+        """Return the state of each answer for a person by name, or nothing after a problem."""
         answers = (*(one for one in self.rows if one.outcome == WAITING), *self.answers)
         return {} if self.problem else {one.exercise: one.outcome for one in answers}
 
@@ -145,7 +145,7 @@ class GradedLesson:
     seconds: float = 0.0
     extensions: Mapping[str, str] = field(default_factory=dict)  # individual due dates, by student
     title: str = ""  # the heading of its notebook, by which an export finds a column
-    late: str = ""  # a sentence about work that the LMS calls late without a time
+    late: str = ""  # a sentence about work that the LMS marks as late without a time
 
     @property
     def exercises(self) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ class Entry:
     key: str = ""  # digests of the submission and of what it was graded with
     state: str = ""  # "graded", "published", "blank", "kept" or "outdated"
     problem: str | None = None  # why the newest version is not graded, and the remedy
-    is_final: bool = False  # it is not tried again until it changes or --force is given
+    is_final: bool = False  # no retry until the work changes or --force is given
     notices: tuple[str, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
     notebook: str = ""  # the graded notebook as JSON text, until it is published
@@ -98,12 +98,12 @@ def digest(text: str) -> str:
 def checks_digest(lesson: str, package: Path = _PACKAGE) -> str:
     """Return a digest of the sources that decide the points of a lesson.
 
-    These are what a worker and the process that reads notebooks import, what its guests can import
-    except figures, and the exercises, oracle and solutions of the lesson. An assignment outside of
-    the course may use any lesson's.
+    These are everything that a worker and the process that reads notebooks import, everything that
+    the lesson's guests can import except figures, and the exercises, oracle and solutions of the
+    lesson. An assignment that is not part of the course may use those of any lesson.
     """
     files = [package / "grading/worker/runner.py", package / "grading/intake/read.py"]
-    for slug in [lesson] if lesson in lessons() else lessons():  # what is imported by its name
+    for slug in [lesson] if lesson in lessons() else lessons():  # these are imported by name
         files += (package / "exercises" / slug[3:]).glob("*.py")
         names = f"reference/{slug[3:]}.py", f"attention/_{slug[3:]}.py"
         files += [package / name for name in names]

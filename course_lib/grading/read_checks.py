@@ -34,9 +34,9 @@ def read_notebook(notebook: NotebookNode) -> GradedSubmission:
 
 
 def earlier_versions(notebook: NotebookNode | None) -> dict[str, list[str]]:
-    """Return the version to which a person's points and comment belong, and the comment, by cell.
+    """Return, by cell, the version that a person gave points or a comment, and the comment.
 
-    Only cells are listed whose answers have changed since.
+    Only cells whose answers have changed since then are listed.
     """
     return notebook["metadata"].get("course", {}).get("earlier", {}) if notebook else {}
 

@@ -70,7 +70,7 @@ def _points(assignment: Assignment) -> tuple[dict[str, float], dict[str, float]]
 def _from_gradebook(
     submission: Submission, exercises: dict[str, float], answers: dict[str, float], entry: Entry
 ) -> GradedSubmission:
-    """Return a submission with only the gradebook's data, and no points of an earlier version."""
+    """Return a submission with only the gradebook's data, without points of an earlier version."""
     grades = {grade.cell.name: grade for nb in submission.notebooks for grade in nb.grades}
     problem = None
     if entry.state == "outdated":

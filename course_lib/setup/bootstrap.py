@@ -31,7 +31,7 @@ USAGE = """Usage: python -m course_lib VERB [OPTIONS]
   lab      Open the first lesson in JupyterLab.
   doctor   Check the installation.
 
-The first verb installs the course into .venv, which takes some minutes. After that, --help lists
+The first verb installs the course into .venv, which takes a few minutes. After that, --help lists
 all verbs, and VERB --help describes the options of one.
 """
 _PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -40,7 +40,7 @@ _PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 def main(argv: Sequence[str], run: Callable[[list[str]], int], root: Path = ROOT) -> int:
     """Run one verb of the course in an environment that is complete, and return its exit code.
 
-    Without that environment, `--help` and `--version` answer from here and install nothing.
+    Without that environment, `--help` and `--version` are answered here and install nothing.
 
     Args:
         argv: the verb and its arguments.
@@ -51,7 +51,7 @@ def main(argv: Sequence[str], run: Callable[[list[str]], int], root: Path = ROOT
         if runs_complete(root):
             return run(list(argv))
         asked = {"-h", "--help", "--version"}.intersection(argv)
-        if (asked or not argv) and not is_ready(root):  # an answer is no reason to install
+        if (asked or not argv) and not is_ready(root):  # these need no installation
             print(__version__ if asked == {"--version"} else USAGE)
             return 0
         python = ensure(root)
@@ -175,7 +175,7 @@ def install(root: Path) -> None:
         )
     stamp = venv / "course-stamp.json"
     stamp.unlink(missing_ok=True)
-    say("installing PyTorch, Jupyter and the course into .venv (some minutes)")
+    say("installing PyTorch, Jupyter and the course into .venv (takes a few minutes)")
     # An environment cannot be replaced while its own Python runs this.
     if not runs_in(venv) and not _python_version(venv):
         _run([sys.executable, "-m", "venv", "--clear", str(venv)], f"{venv} was not made")

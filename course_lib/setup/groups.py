@@ -1,4 +1,4 @@
-"""Install what only some verbs need: the dependency groups and extras of pyproject.toml."""
+"""Install the dependency groups and extras of pyproject.toml that only some verbs need."""
 
 import importlib
 import importlib.metadata
@@ -16,11 +16,11 @@ from course_lib.setup.bootstrap import ROOT, pip_install, runs_in, say
 from course_lib.workspace.errors import SetupError
 from course_lib.workspace.locks import only_one
 
-PACKED = Path(course_lib.__file__).parent / "course_files"  # in a wheel, which has no clone
+PACKED = Path(course_lib.__file__).parent / "course_files"  # for a wheel without a clone
 
 
 def need(group: str, verb: str) -> None:
-    """Install a group of libraries for a verb, unless it is installed as it was tested.
+    """Install a group of libraries for a verb, unless their tested versions are installed.
 
     Raises:
         SetupError: this is not the environment of a clone, so the user has to install them.
@@ -59,7 +59,7 @@ def missing_from(group: str, home: Path) -> list[str]:
 
 
 def requirements(group: str, document: dict) -> Iterator[Requirement]:
-    """Yield what a dependency group or an extra contains, with the groups that it includes."""
+    """Yield the requirements of a dependency group or an extra, and of the groups it includes."""
     extras = document["project"].get("optional-dependencies", {})
     for line in document["dependency-groups"].get(group) or extras[group]:
         if isinstance(line, dict):

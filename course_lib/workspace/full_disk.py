@@ -6,7 +6,7 @@ import shutil
 import tempfile
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-# Some errors about full disks only have a text: SQLite's, those of `shutil` and of `tempfile`.
+# Some errors about full disks have only a message, such as those of SQLite, shutil and tempfile.
 _SAY_FULL = ("disk is full", "No usable temporary", *map(os.strerror, _FULL))
 
 

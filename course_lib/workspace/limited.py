@@ -1,7 +1,7 @@
 """Handle hostile input in another process, which the kernel ends when it exceeds a limit.
 
 `ask` sends JSON and bytes to a module that calls `serve`, and returns the JSON that it replies. The
-process stays for the next input, unless it had to be ended. Nothing from it is unpickled.
+process is reused for the next input, unless it had to be ended. None of its output is unpickled.
 """
 
 import atexit
@@ -27,33 +27,33 @@ CEILING = 120.0  # seconds for one input; the only limit on Windows
 _OUT_OF_TIME = -getattr(signal, "SIGXCPU", 0)  # exit code after too much CPU time
 _MOST_REPLY = 100_000_000  # bytes
 _LIBRARY = Path(__file__).resolve().parents[2]
-_processes: dict[tuple[str, int], subprocess.Popen[bytes]] = {}  # by module and PID of who asks
+_processes: dict[tuple[str, int], subprocess.Popen[bytes]] = {}  # by module and own PID
 
 
 class LimitError(Exception):
-    """The input takes too much; the message says what."""
+    """The input exceeds a limit, which the message names."""
 
 
 class LostError(Exception):
-    """There is no reply, which need not be the fault of the input; the message says why."""
+    """The process sent no reply. The message says why, and the input may not be at fault."""
 
 
 def ask(module: str, about: dict[str, Any], data: bytes, seconds: float) -> dict[str, Any]:
     """Return the reply to an input, with the `seconds` of CPU time that it took.
 
     Args:
-        module: runs `serve` when it is executed.
-        about: the first argument of the function that it serves.
-        data: the second argument.
-        seconds: the CPU time that it may take.
+        module: a module that runs `serve` when it is executed.
+        about: the first argument of the served function.
+        data: the second argument of that function.
+        seconds: the CPU time that the function may take.
 
     Raises:
-        LimitError: it takes too much memory or CPU time.
+        LimitError: the input takes too much memory or CPU time.
         LostError: the process failed or was ended for another reason.
     """
     request = json.dumps([seconds, len(data), about]).encode(), b"\n", data
     code: int | None = None
-    for _ in range(2):  # somebody else may end the process
+    for _ in range(2):  # another program may end the process
         process: Any = start(module)
         late = threading.Timer(CEILING, process.kill)
         late.daemon = True
@@ -83,7 +83,7 @@ def ask(module: str, about: dict[str, Any], data: bytes, seconds: float) -> dict
 
 
 def start(module: str) -> subprocess.Popen[bytes]:
-    """Start the process of a module, unless it runs. Its imports take a moment."""
+    """Start the process of a module, unless it is running. Its imports take a moment."""
     key = module, os.getpid()  # a fork must not share the process of its parent
     if key not in _processes:
         environ = {**public_environment(), "PYTHONPATH": str(_LIBRARY)}
@@ -111,10 +111,10 @@ def stop(module: str) -> int | None:
 
 
 def serve(answer: Callable[[dict[str, Any], bytes], dict[str, Any]]) -> None:
-    """Reply to one input after the other, until the process that asks closes the pipe or ends."""
+    """Reply to one input after another until the asking process closes the pipe or ends."""
     asked, told = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     with open(os.devnull, "r+b") as nothing:
-        for descriptor in range(3):  # nothing else reads or writes here, and warnings are lost
+        for descriptor in range(3):  # no other code uses the pipes, and warnings are lost
             os.dup2(nothing.fileno(), descriptor)
     largest = _size() + MEMORY // 3
     while line := asked.readline():
@@ -130,12 +130,12 @@ def serve(answer: Callable[[dict[str, Any], bytes], dict[str, Any]]) -> None:
         reply |= {"seconds": time.process_time() - started}
         told.write(json.dumps(reply).encode() + b"\n")
         told.flush()
-        if _size() > largest:  # the next input gets a process with all of its memory
+        if _size() > largest:  # a new process has all of its memory for the next input
             return
 
 
 def _limit(cpu: float) -> None:
-    """Let the kernel end this process after some CPU time, and refuse it more memory."""
+    """Let the kernel limit the CPU time and the memory of this process."""
     if sys.platform == "win32":
         return
     wanted = {resource.RLIMIT_CPU: int(cpu) + 1}
@@ -147,7 +147,7 @@ def _limit(cpu: float) -> None:
 
 
 def _size() -> int:
-    """Return the bytes of this process's address space, or 0 where that is not limited."""
+    """Return the size of this process's address space in bytes, or 0 where it is not limited."""
     if sys.platform != "linux":
         return 0
     return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()

@@ -85,7 +85,7 @@ def _code(source: str) -> str:
     return "".join(written)
 
 
-@functools.lru_cache(maxsize=256)  # for its imports, then for its digest
+@functools.lru_cache(maxsize=256)  # parsed for its imports, then for its digest
 def _tree(source: str) -> ast.Module:
     return ast.parse(source)
 

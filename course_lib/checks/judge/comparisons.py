@@ -34,7 +34,7 @@ WRONG_VALUES = Problem("wrong_values", "")  # the report adds the numbers
 
 
 def tolerance_for(probe: Probe, recorded: Recorded) -> float:
-    """Return the largest error that rounding explains, both absolute and relative.
+    """Return the largest error that rounding can cause, both absolute and relative.
 
     An answer may compute in float32 whatever the dtype of its arguments is. A sum of `_TERMS`
     products of numbers up to `_SIZE` then has an error of at most `_TERMS * _SIZE**2` epsilons,

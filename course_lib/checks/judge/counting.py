@@ -1,10 +1,10 @@
-"""Find source that could forge what its own process counts: calls, steps, bytes and functions.
+"""Find source code that could falsify the counts of calls, steps, bytes and functions.
 
-A student's process counts for itself, so nothing in it can vouch for a count. Whether a count is
-used is decided here from the source alone, by what the code can reach: an unknown import, an
-attribute that leads to the interpreter or below torch, a computed name, or a replaced attribute of
-something that is not the student's own. `touches` takes a cell's source and returns plain data, so
-it can run in any process, such as one that a hostile source may kill.
+The counting takes place in the student's own process, so nothing in that process can vouch for a
+count. This module decides from the source alone whether a count is used. It looks for an unknown
+import, an attribute that leads to the interpreter or below torch, a computed name, or a replaced
+attribute of an object that is not the student's own. `touches` takes a cell's source and returns
+plain data. It can therefore run in any process, such as one that a hostile source may kill.
 """
 
 import ast
@@ -78,9 +78,9 @@ def replaceable() -> frozenset[str]:
 
 
 def touches(source: str, replaced: Collection[str] | None = None) -> tuple[int, str] | None:
-    """Return the first line of a cell that could change what is counted, with its text, or None.
+    """Return the number and text of a cell's first line that could change a count, or None.
 
-    `replaced` are the names of `replaceable`, for a process that should not import torch.
+    A process that should not import torch passes the names of `replaceable` as `replaced`.
     """
     replaced = replaceable() if replaced is None else replaced
     body = cell_body(source)
@@ -90,7 +90,7 @@ def touches(source: str, replaced: Collection[str] | None = None) -> tuple[int, 
         tree = parse_cell(source) or ast.parse(as_python(body))
     except SyntaxError:  # the cell does not run
         return None
-    except Exception:  # nested too deeply here, though perhaps not where it runs
+    except Exception:  # too deeply nested here, though perhaps not in the guest
         tree, hides_code = ast.Module([], []), True
     suspects = _suspects(tree, replaced)
     found = [line + above.count("\n") for line in suspects] + [1] * hides_code
@@ -101,7 +101,7 @@ def touches(source: str, replaced: Collection[str] | None = None) -> tuple[int, 
 
 
 def _suspects(tree: ast.Module, replaced: Collection[str]) -> Iterator[int]:
-    """Yield the lines of a cell on which its code could reach what counts."""
+    """Yield the numbers of the lines whose code could reach the counters."""
     nodes = [node for node in ast.walk(tree) if hasattr(node, "lineno")]
     defined = {n.name for n in nodes if isinstance(n, ast.FunctionDef | ast.ClassDef)}
     stored = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, _STORE)}
@@ -155,7 +155,7 @@ def _is_odd(word: str) -> bool:
 
 
 def _first_parameters(nodes: Sequence[ast.AST]) -> Iterator[ast.Name]:
-    """Yield the uses of methods' first parameters, such as `self` and `ctx`, if never rebound."""
+    """Yield the uses of methods' first parameters, such as `self` and `ctx`, unless rebound."""
     for kind in (node for node in nodes if isinstance(node, ast.ClassDef)):
         for method in (node for node in kind.body if isinstance(node, ast.FunctionDef)):
             for first in (method.args.posonlyargs + method.args.args)[:1]:
@@ -166,7 +166,7 @@ def _first_parameters(nodes: Sequence[ast.AST]) -> Iterator[ast.Name]:
 
 
 def _harmless(node: ast.AST, themselves: set[int], replaced: Collection[str]) -> Iterator[ast.AST]:
-    """Yield the parts of an expression that are harmless in it, though not by themselves."""
+    """Yield parts that are harmless within this expression but would be suspicious alone."""
     match node:
         case ast.Attribute(value=ast.Name("os" | "sys"), ctx=ast.Load()):
             if _OF_OS_AND_SYS.fullmatch(ast.unparse(node)):
@@ -195,7 +195,7 @@ def _harmless(node: ast.AST, themselves: set[int], replaced: Collection[str]) ->
 
 
 def _is_plain(name: ast.expr) -> bool:
-    """Return whether a name is a literal, or a text that begins with one, and leads nowhere."""
+    """Return whether a name is a harmless literal, or a string that begins with one."""
     match name:
         case ast.Constant(value=str(word)):
             return not _leads_away(word)

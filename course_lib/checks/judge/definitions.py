@@ -85,7 +85,8 @@ class Exercise:
         points: whole points, unless a class sets its own.
         difficulty: 1 to 3.
         builds_on: earlier exercises of the lesson that an answer may use. If the student's attempt
-            at one of them is wrong, grading lends the course's version, and no other solution.
+            at one of them is wrong, grading lends the course's version of it. It lends no other
+            solution.
         starred: optional; the check shows points, but they do not count in the grade.
         returns: the contract of the result.
         probes: fresh random inputs from a seeded generator.
@@ -95,8 +96,8 @@ class Exercise:
         properties: the most informative first.
         hints: concept, recipe, almost code.
         may_be_class: a class that can be called like the requested function is accepted.
-        forbidden: names of torch functions that may not be called, with the reason. They are
-            patterns of the names in `cost_meter.Calls`, such as "*scaled_dot_product*".
+        forbidden: names of torch functions that may not be called, with the reason. The names
+            are patterns for those in `cost_meter.Calls`, such as "*scaled_dot_product*".
         no_loops: from probe to probe of a group (`Probe.loops`), neither torch calls nor Python
             steps may increase. With `needs_loops`, one of the two must.
         each_counts: each probe that passes earns points, even if others fail.

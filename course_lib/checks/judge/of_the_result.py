@@ -1,4 +1,4 @@
-"""Observe correct results without running an answer, and mistakes that change them."""
+"""Observe correct results, and mistakes that change them, without running an answer."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -46,14 +46,14 @@ class OfTheResult:
 
 
 def correct_observation(exercise: Exercise, probe: Probe, expected: Expected) -> Observation:
-    """Return what is observed of a correct answer, from the oracle's result."""
+    """Return the observation of a correct answer, computed from the oracle's result."""
     if probe.raises:
         return Observation(raised=Raised(probe.raises, ""))
     return _observed(_correct_results(exercise, probe, expected), probe, expected)
 
 
 def _correct_results(exercise: Exercise, probe: Probe, expected: Expected) -> list[Any]:
-    """Return the results of the oracle as an answer would return them."""
+    """Return the oracle's results in the form in which an answer would return them."""
     returns = exercise.returns
     outputs = expected.outputs if len(returns) > 1 else (expected.outputs,)
     dtype = _dtype_of(probe)

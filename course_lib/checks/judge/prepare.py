@@ -26,7 +26,7 @@ def prepare(exercise: Exercise, seed: str) -> Prepared:
 
 
 def is_counted(exercise: Exercise, probes: Iterable[Probe]) -> bool:
-    """Return whether points depend on calls, steps, bytes or functions that a process counts."""
+    """Return whether the points depend on counts of calls, steps, bytes or functions."""
     by_rule = exercise.forbidden or exercise.no_loops or exercise.needs_loops
     return bool(by_rule) or any(probe.at_most for probe in probes)
 

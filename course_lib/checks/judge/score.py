@@ -64,7 +64,7 @@ def score_of(
 
 def _factor_of(exercise: Exercise, broken: str) -> float:
     """Return the share of the points that is left if a rule of the statement is broken."""
-    if broken == "uncounted":  # then it counts as if all of them were
+    if broken == "uncounted":  # every rule counts as broken
         if exercise.forbidden or exercise.needs_loops:
             return 0.0
         return MOST_WITH_A_LOOP if exercise.no_loops else 1.0

@@ -1,7 +1,8 @@
-"""Turn an answer into a report: observe every probe, compute the points, then find the words.
+"""Turn an answer into a report: observe every probe, compute the points, then write the text.
 
 The points are final before a mistake is named, a property is described, a smaller input is searched
-or an example is drawn. An error in these steps leaves a report in plain words.
+or an example is drawn. If one of these steps raises an error, the report uses plain
+words.
 """
 
 import difflib
@@ -109,7 +110,7 @@ def judge_observed(
             `observe_more` has yet to observe them.
         observe_more: observes further probes. Without it, there is no search for the known mistake
             or a smaller failing input. The points do not depend on it.
-        touched: the code that could change what is counted, if there is any.
+        touched: the code that could change a count, or an empty string.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # for tiny inputs, threads cost more than they save
@@ -160,8 +161,8 @@ def _judge_all(
 ) -> _Verdict:
     """Compute the outcome and the points from the differences alone.
 
-    Observations on which this raises an error earn nothing. If those of a correct answer are no
-    better, the check itself is at fault.
+    Observations earn nothing if this function raises an error on them. If the observations of a
+    correct answer also raise an error, the check itself is at fault.
 
     Raises:
         Exception: the check itself is at fault.
@@ -226,7 +227,7 @@ def _scored(
 
 
 def _worded(verdict: _Verdict, seed: str, observe_more: Observer | None) -> Report:
-    """Return the report: name the mistake, describe what is wrong and show an input that fails."""
+    """Return the full report with the mistake, a description, and an input that fails."""
     exercise, prepared, violations = verdict.exercise, verdict.prepared, verdict.violations
     tally = exercise.tally(prepared, verdict.outcomes) if exercise.tally else ""
     notes = notes_of(verdict.seen)
@@ -252,7 +253,7 @@ def _worded(verdict: _Verdict, seed: str, observe_more: Observer | None) -> Repo
 
 
 def _in_plain_words(verdict: _Verdict) -> Report:
-    """Return the report with the first difference only, and no question."""
+    """Return a short report with only the first difference and without a question."""
     findings = []
     for violation in verdict.violations[:1]:
         problem, says = violation.problem, violation.probe.says

@@ -58,7 +58,7 @@ Found = tuple[str, Problem | None]  # an aspect and its problem
 
 @dataclass(frozen=True)
 class NotComparable(Problem):
-    """A difference on which a comparison raised `error`, such as a dict in place of a tensor."""
+    """A result on which a comparison raised `error`, such as a dict in place of a tensor."""
 
     id: str = "not_comparable"
     message: str = (
@@ -71,9 +71,9 @@ class NotComparable(Problem):
 def _checked(comparison: Callable[..., Problem | None], *args: Any) -> Problem | None:
     """Return the problem that a comparison finds.
 
-    A comparison that raises, or that cannot put a difference into words, has found one. It counts
-    toward the same aspect, so the points do not depend on the words. No comparison may raise for a
-    correct answer, which `verdict` checks.
+    If a comparison raises, or cannot describe a difference, this also counts as a problem of the
+    same aspect. The points therefore do not depend on the wording. `verdict` checks that no
+    comparison raises for a correct answer.
     """
     try:
         return comparison(*args)
@@ -340,8 +340,8 @@ def _overspent(
 ) -> Problem | None:
     """Return the problem of an exceeded limit. `spent` is None if unknown.
 
-    `leaves` are the functions of the answer that take numbers out of torch, where they are not
-    counted.
+    `leaves` lists the functions with which the answer takes numbers out of torch. Outside of torch,
+    nothing is measured.
     """
     if spent is None:
         why = f", because `{leaves[0]}` takes the numbers out of torch" if leaves else ""

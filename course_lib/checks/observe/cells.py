@@ -30,7 +30,7 @@ _DEFINES = re.compile(
 _RUNS_ITS_BODY = re.compile(r"%%(?:time|timeit|capture|prun)\b")
 _ANSWER = "-answer"  # ends the id of an answer's cell
 _MOST_NAMES, _LONGEST = 100, 80
-# What Python raises for such source (the last two if it is nested too deeply), and IPython.
+# Errors of Python and IPython for such source. The last two mean that it is nested too deeply.
 _NOT_PYTHON = (SyntaxError, ValueError, LookupError, RecursionError, MemoryError)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 

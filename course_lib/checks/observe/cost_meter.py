@@ -26,8 +26,8 @@ SINGLE_NUMBERS = frozenset({"__float__", "item"})
 class Calls(TorchFunctionMode):
     """Count the torch functions called. This doubles the time of calls on small tensors.
 
-    A name is that of the function, without an overload, and without underscores around it unless
-    they are double. It ends in " of 3 axes" (or more) if an argument has as many.
+    A name is that of the function. It omits the overload and any single underscores around the
+    name. It ends in " of 3 axes" (or a higher number) if an argument has that many axes.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,8 @@ class Steps:
     """Count the lines of a student's code that run, which also reveals loops over plain numbers.
 
     With `calls`, also count the torch functions in code that torch calls back, such as a hook.
-    torch suspends its modes there. Without `lines`, count only the student's functions that run.
+    torch suspends its modes in such code. Without `lines`, count only the student's functions that
+    run.
     """
 
     def __init__(self, calls: Calls | None = None, *, lines: bool = True) -> None:

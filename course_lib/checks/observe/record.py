@@ -13,7 +13,7 @@ import torch
 
 _MAX_ITEMS = 16
 _MAX_NUMBERS = 2_000_000
-_MAX_BYTES = 16  # of a number; `codec` refuses more
+_MAX_BYTES = 16  # for each number, because `codec` refuses more
 _MAX_TEXT = 200
 
 

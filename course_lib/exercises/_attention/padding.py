@@ -16,7 +16,7 @@ def largest_padding(rng, make_array=tensor, *, with_mask=False, **fields: Any) -
     if with_mask:
         fields |= {"valid_lens": [3], "by_name": {"mask": [[False, True, True, True]] * 2}}
 
-    # Each dtype represents multiples of 1/8. The numbers of the keys differ, so the weights do.
+    # Each dtype represents multiples of 1/8. The keys differ, so the weights also differ.
     keys, values = (rng.permutation(np.arange(-15, 16, 2))[:2, None] / 8 for _ in range(2))
 
     def problem(size) -> dict[str, Any]:

@@ -18,9 +18,10 @@ def points(rng, count, spread=3.0) -> np.ndarray:
 
 
 def far_from_all(rng) -> tuple[np.ndarray, np.ndarray]:
-    """Return two queries and five keys. Two keys are nearest to each query, equally far from it.
+    """Return two queries and five keys, of which two are nearest to each query.
 
-    Float32 makes the same error in both distances, so that the weights stay one half each.
+    Both of these keys have the same distance from the query. Float32 makes the same error in both
+    distances, so each weight stays one half.
     """
     near, far = rng.uniform(0.2, 1.5, 2)
     keys = np.array([[2, near], [2, -near], [-2, far], [-2, -far], [0, near]])

@@ -13,7 +13,7 @@ def problem(rng, n, m, d, v, *batch, scale=1.2, **options) -> Given:
 
 
 def some(rng, *shape) -> np.ndarray:
-    """Draw a mask that is True for about two thirds and for the first and last key."""
+    """Draw a mask that is True for the first and last key, and for about two thirds of the rest."""
     mask = rng.random(shape) < 0.65
     mask[..., [0, -1]] = True
     return mask

@@ -77,7 +77,7 @@ def is_by_hand(grade: Grade) -> bool:
 
 
 def final_score(notebook: SubmittedNotebook) -> float:
-    """Return the points of a submission, without those that wait for a person."""
+    """Return the points of a submission, except for cells that wait for a person."""
     return sum(grade.score for grade in notebook.grades if not grade.needs_manual_grade)
 
 

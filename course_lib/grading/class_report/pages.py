@@ -32,9 +32,9 @@ NUM_LOWEST = 3
 
 
 def write_report(root: Path, lesson: str | None = None, late: Mapping[str, str] = {}) -> Path:
-    """Write report.html and a page for each graded lesson, or one page; return the one to open.
+    """Write report.html and a page for each graded lesson, or one page. Return the one to open.
 
-    `late` has the sentence `GradedLesson.late` of some lessons.
+    `late` maps lessons to their sentences for `GradedLesson.late`.
     """
     course = ClassFolder(root)
     with quiet_nbgrader():

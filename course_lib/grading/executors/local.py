@@ -94,10 +94,11 @@ class Processes:
         _context()  # starts the fork server, which imports the judge
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Result]:
-        """Yield a result for each job; raise GradingError if no worker comes up.
+        """Yield a result for each job. Raise GradingError if no worker starts.
 
-        If a worker ends, its job is run again alone after all others. Only a job that ends its
-        worker then is set aside. The end of the fork server, with all workers, counts for no job.
+        If a worker ends, its job is run again alone after all others. Only a job that then ends
+        its worker again is set aside. If the fork server ends, and all workers with it, this counts
+        against no job.
         """
         jobs, again, suspects, deaths = iter(jobs), deque[Job](), deque[Job](), Counter[str]()
         alone, lost_servers = None, 0
@@ -129,7 +130,9 @@ class Processes:
                         else:
                             lost_servers = 0
                             why = f"the grader's fork server ended {_MOST_SERVERS} times"
-                            yield suspect.result(fault=f"{why}: see what kills it, then run again")
+                            yield suspect.result(
+                                fault=f"{why}: find out what kills it, then run again"
+                            )
                     again.extend(worker.jobs)
                     continue
                 if isinstance(answer, Exception):
@@ -164,7 +167,7 @@ class Processes:
                 self._failed_to_start(error, self.failed_starts)
 
     def _failed_to_start(self, why: object, before: int) -> None:
-        """Count a failed start, but workers that end together, with their fork server, as one."""
+        """Count a failed start. Workers that end together with their fork server count as one."""
         self.failed_starts += before == self.failed_starts
         if self.failed_starts >= MAX_ATTEMPTS:
             raise GradingError(

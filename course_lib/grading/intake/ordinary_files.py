@@ -16,7 +16,7 @@ MAX_BYTES = 100_000_000  # of a notebook
 class IntakeError(Exception):
     """A submission cannot be read; the message is the reason shown to the instructor."""
 
-    is_final = True  # it would fail again, so only --force retries it
+    is_final = True  # a retry would fail again, so it needs --force
 
 
 def utf8(name: str) -> str:

@@ -1,8 +1,8 @@
-"""Parse what students handed in, in another process, which is ended if it takes too much.
+"""Parse submissions in another process, which is ended if it exceeds a limit.
 
 `read_submission` returns the notebook to grade, and `OneStudent` the answers in each of a student's
-notebooks. `read` does the work in the other process. This process parses nothing of a student's but
-its replies, so that a hostile file costs only its owner.
+notebooks. `read` does the work in the other process. This process parses only
+the replies, so a hostile file costs only its owner.
 """
 
 import contextlib
@@ -33,10 +33,11 @@ class NotReadError(IntakeError):
 
 
 def read_submission(job: Job) -> Read:
-    """Return the release notebook with a student's answers, notices, and a look at the cells.
+    """Return the release notebook with a student's answers, notices, and facts about the cells.
 
-    The last maps the index of each of the student's cells to the names that it binds ("names", each
-    with those it depends on) and to its line that could change what is counted ("touches").
+    The facts are a dict by the index of the student's cells. "names" holds the names that a cell
+    binds, each with the names it depends on. "touches" holds the cell's line that could change a
+    count.
     """
     found = OneStudent(job.lesson, job.release, replaceable()).read(job.data, job.name)
     cells = {int(index): looked for index, looked in found["cells"].items()}
@@ -76,7 +77,7 @@ class OneStudent:
 
     def read(self, data: bytes, name: str) -> dict[str, Any]:
         """Return what `read.answer` finds in a notebook, or raise IntakeError."""
-        left, self._left = self._left, 0.0  # unless it is read in time
+        left, self._left = self._left, 0.0  # for the next one, unless this one is read in time
         remedy = "ask for the lesson's notebook with the answers"
         if left <= 0:
             raise IntakeError(f"{name} was not read, since another one took too long: {remedy}")

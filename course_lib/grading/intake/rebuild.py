@@ -26,7 +26,8 @@ _AS_SUBMITTED = "[not run again: this is what was submitted]\n"
 _BEFORE, _AFTER = -1, 1
 _OWN = "a cell of the student's own"
 _STRIPPED = "saved without cell data (Colab, Kaggle, Deepnote)"
-_WITHOUT_DATA = ("deleted answer cell restored", f"answer found in {_OWN}")  # true of each answer
+# A notebook without cell data gets one of these notices for each answer.
+_WITHOUT_DATA = ("deleted answer cell restored", f"answer found in {_OWN}")
 Cells = Sequence[NotebookNode]
 
 

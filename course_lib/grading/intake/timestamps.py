@@ -42,11 +42,11 @@ class UnclearTimeError(ValueError):
 
 
 def parse_time(text: str) -> datetime:
-    """Parse a date in ISO 8601, to which an offset such as UTC+3 or the name of a zone is added.
+    """Parse a date in ISO 8601, which an offset such as UTC+3 or the name of a zone may follow.
 
     Raises:
         UnclearTimeError: the zone is not certain.
-        ValueError: this is no such date.
+        ValueError: the text is not such a date.
     """
     text = re.sub(r" ?(?:UTC|GMT)? ?([+-]\d\d(?::?\d\d)?|Z)$", r"\1", text)
     text = re.sub(r" ?(?:UTC|GMT) ?([+-])(\d)$", r"\g<1>0\2:00", text)  # +3, unlike in POSIX

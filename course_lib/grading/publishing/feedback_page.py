@@ -123,7 +123,7 @@ def _state(cell: NotebookNode) -> str:
 
 
 def feedback_page(graded: NotebookNode, marks: Marks, figures: Mapping[str, str]) -> str:
-    """Mark a graded notebook in place, and return its page as nbgrader's converter makes it."""
+    """Mark a graded notebook in place, and return the page that nbgrader's converter makes."""
     try:
         _mark(graded, marks, figures)
         about = marks.about | {"written": date.today()}

@@ -154,8 +154,9 @@ class Publisher:
     ) -> None:
         """Save grades and late penalty, as SaveAutoGrades and AssignLatePenalties do.
 
-        What a person gave to an answer that has changed waits for a person again. The notebook then
-        records to which version points and comment belong, by default to the `version` before.
+        If an answer has changed since a person gave it points or a comment, it waits for a person
+        again. The notebook then records the version to which the points and the comment belong, by
+        default the earlier `version`.
         """
         before = self.course.read_graded(about.student.id, self.lesson)
         changed = changed_cells(before, notebook)
@@ -190,10 +191,11 @@ class Publisher:
 
 
 def changed_cells(before: NotebookNode | None, notebook: NotebookNode) -> set[str]:
-    """Return the names of answers that a student has changed, and of the graded cells they concern.
+    """Return the names of changed answers, and of the graded cells that depend on them.
 
-    A graded cell belongs to the answers above it, and a check without any to all code. Any code may
-    use a student's own code cells. Exercises that were added or removed count for no other cell.
+    A graded cell belongs to the answers above it. A check without an answer above it belongs to all
+    code. Any code may use a student's own code cells. Exercises that were added or removed do not
+    affect other cells.
     """
     if before is None:
         return {grade_id(cell) for cell in notebook.cells}

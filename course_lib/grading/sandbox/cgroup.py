@@ -1,4 +1,4 @@
-"""Limit each guest by cgroups (v2 or v1), where this process may make them."""
+"""Limit each guest with cgroups (v2 or v1), where this process may create them."""
 
 import contextlib
 import functools
@@ -58,13 +58,13 @@ class Group:
 
 @functools.cache
 def place() -> tuple[Path, ...]:
-    """Return the folders below which guests get groups: one of v2, three of v1, or none.
+    """Return the folders below which guests get groups, which are one (v2), three (v1) or none.
 
-    A process has entered a group there, to try it out.
+    A trial process has entered a group in each of them.
     """
     for parents in _places():
         for left in (left for parent in parents for left in parent.glob("course-*-*")):
-            if not Path(f"/proc/{left.name.split('-')[1]}").exists():  # its maker was killed
+            if not Path(f"/proc/{left.name.split('-')[1]}").exists():  # its creator was killed
                 with contextlib.suppress(OSError):
                     left.rmdir()
         with contextlib.suppress(OSError), contextlib.ExitStack() as stack:

@@ -26,7 +26,7 @@ process_madvise fanotify_init vmsplice memfd_create memfd_secret shmget shmat sh
 mq_open mlock mlock2 mlockall lookup_dcookie io_setup io_submit io_destroy io_cancel io_getevents
 io_pgetevents inotify_init inotify_init1 sync syncfs
 """
-# Calls that do nothing but succeed: a process with a lower priority would wait longer for a CPU.
+# Calls that succeed without effect. With a lower priority, a process would wait longer for a CPU.
 _WITHOUT_EFFECT = "setpriority sched_setscheduler sched_setparam sched_setattr ioprio_set"
 _ROOT = "/bin /sbin /lib /lib32 /lib64 /etc/ld.so.cache /etc/alternatives /etc/fonts /etc/localtime"
 _HIDDEN = ("/tmp/", "/scratch/", "/library/", "/dev/", "/proc/")  # guests get folders of their own
@@ -100,7 +100,7 @@ def obstacles() -> dict[str, str]:
 
 @functools.cache
 def filter_program(counted: bool) -> str:
-    """Return the system call filter in hex, compiled for guests that cgroups do or do not count."""
+    """Return the system call filter in hex, compiled for guests with or without cgroups."""
     import pyseccomp as seccomp
 
     rules, refuse_with = seccomp.SyscallFilter(seccomp.ALLOW), seccomp.ERRNO
@@ -123,7 +123,7 @@ def filter_program(counted: bool) -> str:
     for call, which in (("setrlimit", 0), ("prlimit64", 1)):
         of_time = seccomp.Arg(which, seccomp.MASKED_EQ, _INT, 0)
         rules.add_rule(seccomp.KILL_PROCESS, call, of_time, seccomp.Arg(which + 1, seccomp.NE, 0))
-    if not counted:  # a child that is not waited for, because SIGCHLD is ignored, is not counted
+    if not counted:  # ignoring SIGCHLD would lose the CPU time of children that ended
         ignored = seccomp.Arg(0, seccomp.MASKED_EQ, _INT, signal.SIGCHLD)
         rules.add_rule(refuse_with(0), "rt_sigaction", ignored, seccomp.Arg(1, seccomp.NE, 0))
     with tempfile.TemporaryFile() as file:
@@ -169,7 +169,7 @@ def _bubblewrap(library: Path) -> list[str]:
     for capability in ("SYS_ADMIN", "SETUID", "SETGID", "SETPCAP", "KILL", "SYS_CHROOT"):
         command += ["--cap-add", f"CAP_{capability}"]
     ours = str(_SOURCES)  # hidden, because it contains the solutions
-    # Below a path that is shown, another one may be hidden, and below that, .venv be shown again.
+    # A path below a visible one may be hidden, and .venv below it may be visible again.
     for path in sorted(("/usr", ours, *_python_paths()), key=_inside):
         parent = str(Path(_inside(path)).parent)  # --bind would create it with mode 700
         place = ["--tmpfs"] if path == ours else ["--ro-bind", path]
@@ -185,7 +185,7 @@ def _bubblewrap(library: Path) -> list[str]:
 
 
 def exposed(paths: Iterable[Path]) -> str:
-    """Return which of these paths guests could read, with the remedy, or an empty string."""
+    """Return the first of these paths that guests could read, with the remedy, or ""."""
     shown = {os.path.realpath(path) for path in ("/usr", *_ROOT.split(), *_python_paths())}
     for path in map(os.path.realpath, paths):
         around = [at for at in (*shown, str(_SOURCES)) if Path(path).is_relative_to(at)]

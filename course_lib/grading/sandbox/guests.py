@@ -20,12 +20,12 @@ from course_lib.grading.sandbox.inside.frames import FrameError, encode, read_fr
 START_SECONDS = 600.0  # for steps that run no student code, on a busy machine
 _END_SECONDS = 120.0
 _GRACE_SECONDS = 1.0
-_CEILING = 10  # wall-clock time as a multiple of a limit: beyond it the machine is too busy
+_CEILING = 10  # most wall-clock time, as a multiple of a limit; then the machine is too busy
 _LOOK_SECONDS = 1.0  # between measurements of a cell
 _TICK_SECONDS = 0.1
-_MOST_SENT = 50  # bytes of a cell's frames, as a multiple of the output kept: prints are short
-_MOST_NAMES, _LONGEST_NAME = 1_000, 200  # of displays that can be updated; characters
-_COST = 1_000  # bytes of a worker's memory for an output, beside its content
+_MOST_SENT = 50  # bytes of a cell's frames, as a multiple of the output kept, for short prints
+_MOST_NAMES, _LONGEST_NAME = 1_000, 200  # displays that can be updated; characters
+_COST = 1_000  # bytes of a worker's memory for an output, in addition to its content
 
 
 class GuestLost(Exception):
@@ -45,7 +45,7 @@ class GuestResult:
     size: int = 0  # bytes of its outputs
     flooded: bool = False  # the outputs exceeded the limit
     stopped: str = ""  # by the limit "cpu", "waiting" or "ceiling"
-    seconds: float = 0.0  # the time that counts, see `_Watch`
+    seconds: float = 0.0  # counted time, see `_Watch`
 
 
 class Forked:
@@ -56,7 +56,7 @@ class Forked:
         self._ending: dict[str, Any] | None = None
 
     def usage(self) -> tuple[float, float, float] | None:
-        """Return the time, and the seconds of CPU time and in which no process wanted a CPU."""
+        """Return the time, the seconds of CPU time, and those in which nothing wanted a CPU."""
         self._send(b"usage")
         used = self._receive(_END_SECONDS).get("usage")
         if used and self._group:
@@ -137,7 +137,7 @@ class Guest:
         self, process: Forked | Spawned, level: str, reading: Any, writing: Any, most_output: int
     ) -> None:
         self.process, self.level, self.most_output = process, level, most_output
-        self.received = 0  # bytes in all, kept or not, and the cost of outputs
+        self.received = 0  # all bytes, kept or not, plus the cost of outputs
         self._reading, self._writing = reading, writing
         self._writer: threading.Thread | None = None
         self._frames = read_frames(self._read)
@@ -312,10 +312,11 @@ def _number(count: object) -> int | None:
 
 
 class _Watch:
-    """A meter of the time that counts: what elapses, less what other programs take away.
+    """A meter of counted time, which is elapsed time minus what other programs take away.
 
-    Time counts while a guest's processes use a CPU, and while none of them wants one. So other
-    programs cost a cell nothing, and processes of a cell that wait for each other gain nothing.
+    Time is counted while a guest's processes use a CPU, and while none of them wants one. Other
+    programs therefore cost a cell nothing, and processes of a cell that wait for each other gain
+    nothing.
     """
 
     def __init__(self, process: Forked | Spawned, limit: float) -> None:
@@ -326,7 +327,7 @@ class _Watch:
 
     @property
     def seconds(self) -> float:
-        """Return the time that counts, at most the limit, for a submission's total."""
+        """Return the counted time, at most the limit, for a submission's total."""
         elapsed = time.monotonic() - self.started
         return max(min(elapsed - self.waited, self.limit), elapsed / _CEILING)
 

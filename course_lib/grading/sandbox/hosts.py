@@ -46,7 +46,7 @@ class Host:
         settings = {"level": level, "place": str(self.folder), "filter": program}
         settings |= {"change_user": os.getuid() == 0, **asdict(limits)}
         buffer = int(_BUFFER.read_text()) if _BUFFER.exists() else 212_992  # Linux's default
-        settings |= {"counted": counted, "socket_memory": 2 * buffer}  # a message more than full
+        settings |= {"counted": counted, "socket_memory": 2 * buffer}  # one message may exceed it
         with contextlib.suppress(OSError):  # the host has ended, as the next message reports
             self.channel.send(json.dumps(settings).encode())
 
@@ -63,7 +63,7 @@ class Host:
 def _stage(lesson: str) -> tuple[Path, Path]:
     """Make a folder, stage the guests' library in it, and return both paths.
 
-    Remove folders that killed processes of the course left.
+    Also remove folders that killed processes of the course left behind.
     """
     for path in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*-*"):
         with contextlib.suppress(OSError, ValueError):

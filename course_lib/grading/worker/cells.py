@@ -60,9 +60,9 @@ def _judge_beside_ours(
 ) -> None:
     """Judge again failed answers that build on failed ones, given the course's versions.
 
-    This guest has the solutions beside the student's code, so only points may leave it. A version
-    is lent for an exercise on which another one builds, if the student attempted it and it is not
-    optional. A notice names what was lent.
+    This guest has the solutions beside the student's code, so only points may leave it. The
+    course's version of an exercise is lent if another one builds on the exercise, if the student
+    attempted it, and if it is not optional. A notice names what was lent.
     """
     failed: set[str] = set()
     for index, cell in enumerate(notebook.cells):

@@ -66,19 +66,19 @@ class RenewableGuest:
         self._guest: Guest | None = None
         self._ours: dict[str, str] = {}  # the course's sources that replace answers
         self._only: set[str] | None = None  # exercises whose answers ran; None for all
-        self._left_out: set[int] = set()  # cells that could change what is counted
+        self._left_out: set[int] = set()  # cells that could change a count
         self._stopped: set[str] = set()  # exercises whose answer ended the guest that called it
         self._received = 0  # bytes from guests that have ended
         self._used = 0.0  # seconds, see `GuestResult.seconds`
 
     @functools.cached_property
     def _touching(self) -> dict[int, str]:
-        """Return the student's cells that could change what is counted, each with the line."""
+        """Return the student's cells that could change a count, each with the line."""
         found = ((index, looked["touches"]) for index, looked in self._looked.items())
         return {n: f"Line {at[0]} of cell {n + 1}, `{at[1][:99]}`," for n, at in found if at}
 
     def touched(self, name: str, index: int) -> str:
-        """Return what could change the counts of an exercise, and leave out cells it can spare."""
+        """Return what could change an exercise's counts, and leave out cells it does not need."""
         reached = self._reached(find(name).chain or (name,)) | {"*"}
         ran, needed = set(), []
         for n in (n for n in self._touching if n < index):
@@ -90,7 +90,7 @@ class RenewableGuest:
         return self._touching[needed[0]] if needed else ""
 
     def leave_out(self, cells: set[int]) -> None:
-        """Run the cells again without these, if the guest has run any of them."""
+        """Leave out these cells. If this is a change, run the others again in a new guest."""
         if cells != self._left_out:
             self.close()
         self._left_out = cells
@@ -99,7 +99,7 @@ class RenewableGuest:
         return self._looked[index]["names"]
 
     def _reached(self, names: Collection[str], sources: Iterable[str] = ()) -> set[str]:
-        """Return names, and those that they depend on in the student's cells and in sources."""
+        """Return these names, and all they depend on in the student's cells and `sources`."""
         named = [one for index in self._looked for one in self._names(index)]
         named += [one for source in sources for one in names_used(source)]
         found = set(names)
@@ -110,7 +110,7 @@ class RenewableGuest:
     def builds_on(self, names: Collection[str], sources: Iterable[str] = ()) -> list[str]:
         """Return the other exercises that some answers build on, in the notebook's order.
 
-        The course's own `sources` are answers, too.
+        The course's own `sources` count as answers, too.
         """
         found = self._reached(names, sources)
         exercises = (grade_id(cell) for cell in self.cells if is_check(cell))

@@ -43,7 +43,7 @@ class Runner:
         if lesson != self._lesson:
             channel, self.channel = self.channel, None
             self.close()
-            parsing.start()  # meanwhile
+            parsing.start()  # its imports run meanwhile
             self.guests = open_guests(self.sandbox, self.limits, lesson, channel)
             self._lesson = lesson
 

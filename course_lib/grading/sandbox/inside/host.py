@@ -38,8 +38,8 @@ class _Host:
         self.uids = itertools.cycle(random.sample(_UIDS, len(_UIDS)))  # RLIMIT_NPROC counts by UID
         self.guests: dict[int, socket.socket] = {}  # the control socket of each PID
         self.killed: dict[int, str] = {}  # reasons by PID
-        # For each PID, at its last measurement: the time, the seconds in which each of its threads
-        # had wanted a CPU, and those in which none had.
+        # The last measurement by PID: its time, the seconds in which each thread had wanted a CPU,
+        # and the seconds in which no thread had.
         self.measured: dict[int, tuple[float, dict[str, float], float]] = {}
 
     def serve(self) -> None:
@@ -84,7 +84,7 @@ class _Host:
                         self._kill(pid, "memory")
 
     def _usage(self, pid: int) -> tuple[float, float, float]:
-        """Return the time, a guest's CPU time, and how long none of its threads wanted a CPU."""
+        """Return the time, a guest's CPU time, and the seconds in which no thread wanted a CPU."""
         family, now, wanted = _families([pid])[pid], time.monotonic(), {}
         for each in family:
             with contextlib.suppress(OSError):  # it has ended
@@ -178,7 +178,7 @@ def _families(guests: Iterable[int]) -> dict[int, list[int]]:
 
 
 _SOCKETS, _TABLES = ("net/sockstat", b" used"), ("status", b"\nVmPTE:")
-# Kilobytes of memory. The first counts a shared page fully. The second, which is slow, divides it.
+# Kilobytes of memory. The first counts shared pages in full. The second, slower one divides them.
 _MEMORY = (
     lambda pid: _number(pid, "status", b"\nVmRSS:") + _number(pid, *_TABLES),
     lambda pid: _number(pid, "smaps_rollup", b"\nPss:") + _number(pid, *_TABLES),

@@ -75,7 +75,7 @@ def test_a_bundle_holds_the_original_of_a_notebook_that_was_used(tmp_path, monke
     (tmp_path / "notebooks" / LESSON / "my_notes.txt").write_text("mine")
     monkeypatch.chdir(tmp_path)
     assert cli.main(["bundle", "02", "--up-to", "02"]) == 0
-    assert f"{name} was edited or run: the zip holds" in capsys.readouterr().err
+    assert f"{name} was edited or run, so the zip holds" in capsys.readouterr().err
     zipped = zipfile.ZipFile(tmp_path / "bundles" / f"{LESSON}.zip")
     assert zipped.read(f"{FOLDER}/{name}") == (ROOT / name).read_bytes()
     assert not [one for one in zipped.namelist() if "my_notes" in one]

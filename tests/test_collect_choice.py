@@ -202,7 +202,7 @@ def test_the_version_that_was_on_time_can_be_graded_as_the_guide_says(course, ma
 def test_the_same_work_is_not_late_in_canvas_when_uploaded_again(course, work, capsys):
     collect(course, {f"ada_1_11_{LESSON}.ipynb": work})
     collect(course, {f"ada_LATE_1_12_{LESSON}-1.ipynb": work})
-    assert "the same notebook was there on time" in lines(capsys)["1"]
+    assert "the same notebook was collected on time" in lines(capsys)["1"]
     assert not stored(course)["students"]["1"]["late"]
 
 
@@ -212,9 +212,7 @@ def test_table_report_and_export_say_that_canvass_late_list_has_no_penalty(cours
     with ClassFolder(course).gradebook() as gradebook:
         gradebook.update_or_create_assignment(LESSON, duedate="2026-03-02 23:59 UTC")
     grade = ["grade", "02", "--executor", "serial", "--sandbox", "off", "--trusted"]
-    said = (
-        "Canvas called 2 submissions late (1, 2) and gives no time, so no lateness and no penalty"
-    )
+    said = "Canvas marked 2 submissions as late (1, 2) but gave no time, so no lateness or penalty"
     for command in (grade, ["export", "02"], ["export", "02", "--json", "--force"]):
         assert main(command) == 0
         assert said in capsys.readouterr().out
@@ -224,4 +222,4 @@ def test_table_report_and_export_say_that_canvass_late_list_has_no_penalty(cours
     notebook(course, "1").with_name("timestamp.txt").write_text("2026-03-04 09:00 UTC")
     main(grade)
     told = capsys.readouterr().out
-    assert "1 ⧗" in told and "Canvas called 1 submission late (2)" in told
+    assert "1 ⧗" in told and "Canvas marked 1 submission as late (2)" in told

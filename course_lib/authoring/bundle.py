@@ -108,7 +108,7 @@ def make_bundle(
         say(f"{slug}: comparing the release with its source notebook")
         _, changed = released(course, slug)
         for name in changed:
-            say(f"{name} was edited or run: the zip holds the course's version of it")
+            say(f"{name} was edited or run, so the zip holds the course's version of it")
         if not changed and (drifts := check_release(course, slug)):
             raise CourseError(str(drifts[0]))
     say("packing")

@@ -74,7 +74,7 @@ def build(
         files, changed = released(LessonTree.at(root), lesson)
         releases[lesson] = files[f"{lesson}.ipynb"].decode()
         for name in changed:
-            tell(f"{name} was edited or run: the site shows the course's version of it")
+            tell(f"{name} was edited or run, so the site shows the course's version of it")
     into.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".course-site-", dir=into.parent) as folder:
         scratch = Path(folder)

@@ -282,7 +282,7 @@ class _New:
             notes.append("the earlier one is kept in .course/collected")
         if self.state != "kept" and self.record["time"] < self.arrived:
             notes.append(f"uploaded again at {self.arrived}, but {self.record['time']} counts")
-        notes += ["the same notebook was there on time"] if self.was_on_time else []
+        notes += ["the same notebook was collected on time"] if self.was_on_time else []
         taken = one_line("/".join(self.file.place) or self.file.original, 120)
         return ": ".join(filter(None, [taken, "; ".join(filter(None, notes))]))
 

@@ -24,8 +24,8 @@ def late_notices(root: Path, lessons: Iterable[str]) -> dict[str, str]:
             names = ", ".join(map(one_line, late))
             place = f"{submitted.name}/STUDENT/{lesson}/timestamp.txt"
             notices[lesson] = (
-                f"{lesson}: Canvas called {called} late ({names}) and gives no time, so no "
-                "lateness and no penalty was computed. To apply one, write the time that Canvas "
+                f"{lesson}: Canvas marked {called} as late ({names}) but gave no time, so "
+                "no lateness or penalty was computed. To apply one, write the time that Canvas "
                 f"shows into {place} and run course grade"
             )
     return notices

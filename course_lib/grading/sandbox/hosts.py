@@ -111,7 +111,7 @@ class ForkedGuests:
             if place := cgroup.place():
                 group = cgroup.Group(place, limits.memory, limits.processes)
         except OSError as error:
-            raise GuestLost(f"its cgroup cannot be made: {error}") from error
+            raise GuestLost(f"its cgroup cannot be created: {error}") from error
         reading, their_writing = os.pipe()
         their_reading, writing = os.pipe()
         control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -86,7 +86,7 @@ def _judge_beside_ours(
                 failed.discard(name)
             reports[name] = _with_points_of(second, first, ours)
             lent = ", ".join(f"`{each}`" for each in ours)
-            notice = f"{name}: graded with the course's {lent}, which the student got wrong"
+            notice = f"{name}: graded with the course's {lent}, as the student's own code is wrong"
             guest.notices[index] = "; ".join(filter(None, [guest.notices.get(index), notice]))
 
 

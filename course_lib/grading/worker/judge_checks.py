@@ -57,7 +57,7 @@ def judge_with_retries(
     )
     touched = guest.touched(name, index) if counted else ""
     if touched:
-        guest.notices[index] = f"{name}: {touched} could change what is counted: look at it"
+        guest.notices[index] = f"{name}: {touched} could change a count, so it needs a look"
     about = {"explain": explain, "touched": touched}
     judge = functools.partial(observe_and_judge, guest, job, name, index, **about)
     judged = judge()

@@ -175,7 +175,7 @@ def test_the_same_work_uploaded_again_keeps_its_earlier_time(course, made, work,
     row, newer = ("815", "42", "ada@x.org"), json.dumps(honest(made, length_mask="x = 1")).encode()
     moodle(course, work, [(*row, ON_TIME)], capsys)
     said = moodle(course, work, [(*row, LATE)], capsys)["42"]
-    assert "unchanged" in said and f"{LATE}:00 UTC, and {ON_TIME}:00 UTC counts" in said
+    assert "unchanged" in said and f"{LATE}:00 UTC, but {ON_TIME}:00 UTC counts" in said
     assert stamp(course) == f"{ON_TIME}:00 UTC\n"
     moodle(course, newer, [(*row, "2026-03-04 10:00")], capsys)
     assert stamp(course) == "2026-03-04 10:00:00 UTC\n"

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from course_lib import attention, fused
 from course_lib.attention import causal_mask
+from course_lib.checks.observe import fake_device
 from course_lib.checks.observe.fake_device import NAME, Elsewhere
 
 pytestmark = pytest.mark.slow
@@ -216,16 +217,25 @@ def test_second_derivatives_need_the_weights():
 
 
 # ---------------------------------------------------------------- devices
-class Device(Elsewhere):
-    """Compute on the CPU and refuse to mix devices, or to make a GPU wait.
-
-    A GPU waits where Python is told a number, or how many of them there are.
-    """
+class Computing(fake_device._Computing):
+    """Refuse calls that make a GPU wait: those that tell Python a number, or how many there are."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         stalls = ("_local_scalar_dense", "nonzero", "masked_select", "unique")
         assert func.overloadpacket.__name__ not in stalls, f"{func} would stall the device"
         return super().__torch_dispatch__(func, types, args, kwargs)
+
+
+class Device(Elsewhere):
+    """Compute on the CPU and refuse to mix devices, or to make a GPU wait."""
+
+    def __enter__(self):
+        self.usual, fake_device._Computing = fake_device._Computing, Computing
+        return super().__enter__()
+
+    def __exit__(self, *about):
+        fake_device._Computing = self.usual
+        return super().__exit__(*about)
 
 
 def moved(value, device):

@@ -687,7 +687,6 @@ check("gaussian_as_dot_product")
 #
 # **Predict.** For which keys does it agree with kernel pooling? Then give the query $(1, 0)$ three
 # keys: $(1, 0)$, the long $(3, 0)$ in the same direction, and the long $(-3, 0)$ in the opposite one.
-# Which keys gain and which lose weight when you drop the penalty?
 
 # %% tags=["demo"]
 generator = torch.Generator().manual_seed(1)
@@ -724,9 +723,6 @@ assert dot[0, 0] < gaussian[0, 0]
 # case.
 #
 # </details>
-#
-# The usual scale in a Transformer is $1/\sqrt{d}$, which corresponds to a squared bandwidth of
-# $\sqrt{d}$. Lesson 05 derives it.
 
 # %% [markdown]
 # ### All together

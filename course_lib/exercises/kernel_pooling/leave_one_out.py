@@ -140,8 +140,8 @@ EXERCISE = Exercise(
         ),
         mistake(
             "small_number_added",
-            _with_more(1e-12),
-            twins=tuple(_with_more(more) for more in (1e-6, 1e-8, 1e-9, 1e-10)),
+            _with_more(1e-9),
+            twins=tuple(_with_more(more) for more in (1e-6, 1e-8, 1e-10)),
         ).says(
             "You add a small number to the sum of the kernels, so the prediction shrinks toward 0 "
             "where that sum is small, too.",

@@ -17,7 +17,8 @@ from course_lib.checks.observe.observation import Observation
 DIAGNOSES = {"diagnosed_boxes", "broken_invariants"}
 NAMES = [name for name in exercises() if name not in DIAGNOSES]
 PARTS = ("values", "edges", "gradients")
-MOST = 0.35  # hand-checkable examples, and results that are zeros
+MOST = 0.3  # hand-checkable examples, and results that are zeros
+MORE = {"masked_cross_entropy": 0.35}  # three of its losses are 0, and it has few problems
 
 
 def given_in(probe):
@@ -61,4 +62,4 @@ def score_with(table, exercise, seed, otherwise):
 def test_a_table_of_the_inputs_of_one_seed_earns_little(name, otherwise):
     table = {given_in(probe) for probe, _ in prepare(exercises()[name], "public")}
     scores = [score_with(table, exercises()[name], seed, otherwise) for seed in "ABC"]
-    assert statistics.median(scores) < MOST  # sizes may be drawn twice by chance
+    assert statistics.median(scores) < MORE.get(name, MOST)  # sizes may be drawn twice by chance

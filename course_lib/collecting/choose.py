@@ -149,7 +149,7 @@ def choose(lesson: Lesson, one: HandedIn) -> tuple[File | None, str]:
     ]
     if other is not None:
         why = next((text for text, rank in reasons.items() if rank(file) != rank(other)), "one")
-        notes.append(f"{len(worked_on)} notebooks with answers, this is {why}")
+        notes.append(f"{len(worked_on)} notebooks have answers; this one is {why}")
     return file, "; ".join(notes)
 
 

@@ -743,7 +743,7 @@ assert queries.grad.isnan().any(dim=-1).sum() == 1 and keys.grad.isnan().any(dim
 # - **Takes** `scores` `(..., n, m)` and two optional arguments. `valid_lens`, `(B,)` or `(B, n)`,
 #   is for scores of shape `(B, n, m)` or `(B, h, n, m)` and applies to every head. `mask` is bool
 #   and broadcastable to the scores. If both are given, a key must be allowed by both.
-# - **Returns** a softmax over the allowed keys, in the dtype of the scores, which may be float16.
+# - **Returns** a softmax over the allowed keys, in the dtype of the scores (float16 is allowed).
 #   Forbidden keys get exactly 0, for any finite scores. Do not change any argument.
 # - Empty rows are all 0, and so is their gradient.
 #

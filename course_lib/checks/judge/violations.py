@@ -391,8 +391,8 @@ def _forbidden_call(
                 if fnmatchcase(function, name) or fnmatchcase(call, name):
                     on = "" if fnmatchcase(function, name) else f" on tensors with {axes}"
                     message = (
-                        f"Your code calls `{function}`{on}, itself or through another function, "
-                        f"which this exercise rules out. {reason}"
+                        f"Your code calls `{function}`{on}, directly or through another function. "
+                        f"This exercise rules that out. {reason}"
                     )
                     only_leaves = function in OUT_OF_TORCH | SINGLE_NUMBERS
                     kind = "out_of_torch" if only_leaves else "forbidden_call"
@@ -425,7 +425,7 @@ def _loops_problem(
         return Cause(
             "loops",
             "Python stopped counting the steps of your code, as it does if code recurses too "
-            "deeply, so they count as growing with the size of the problem.",
+            "deeply. The steps therefore count as growing with the size of the problem.",
             "Which function calls itself?",
         )
     if exercise.no_loops and growing:
@@ -434,13 +434,13 @@ def _loops_problem(
             "loops",
             f"The work your code does in Python grows with the size of the problem ({calls} torch "
             f"calls and {steps} Python steps for a small one, {more_calls} and {more_steps} for a "
-            "larger one), as in a loop, which this exercise rules out.",
+            "larger one), as in a loop. This exercise rules loops out.",
             "Which axes could you add with `[:, None, :]` so that one call does everything?",
         )
     if exercise.needs_loops and compared and not growing:
         return Cause(
             "no_loop",
-            "Your code makes the same number of calls whatever the sizes; this exercise asks for "
+            "Your code makes the same number of calls whatever the sizes. This exercise asks for "
             "the loops that such a call hides.",
             "Along which axes of the result could a `for` loop run, one number or one item at a "
             "time?",

@@ -27,7 +27,7 @@ DTYPE = "The result must have the dtype of `a` and `b`."
 
 OUT_OF_TORCH = dict.fromkeys(
     cost_meter.OUT_OF_TORCH | cost_meter.SINGLE_NUMBERS,
-    "Stay in torch: no gradient flows back through other numbers.",
+    "Stay in torch, because no gradient flows back through numbers that leave it.",
 )
 
 # The fact and one question for mistakes in several of them.

@@ -49,7 +49,7 @@ _ALL_AT_ONCE = (
     *("*bmm", "*matmul* of * axes", "einsum of * axes", "tensordot of * axes", "*linear of * axes"),
     *("mul of [4-9] axes", "multiply of [4-9] axes", "linalg_vecdot of [4-9] axes"),
 )
-_WHY_NOT = "Its loop over the items is what you write here."
+_WHY_NOT = "You write its loop over the items here."
 
 EXERCISE = Exercise(
     points=2,

@@ -178,7 +178,7 @@ EXERCISE = Exercise(
     probes=lambda rng: [*_values(rng), *_masked(rng), *_edges(rng), *_gradients(rng)],
     forbidden=dict.fromkeys(
         READY_MADE_ATTENTION,
-        "The `enable_gqa=True` of torch's function is what you write here; use the course's own "
+        "You write here what `enable_gqa=True` does in torch's function. Use the course's own "
         "`scaled_dot_product_attention`, or `masked_softmax`.",
     ),
     mistakes=known(

@@ -92,8 +92,8 @@ def _probes(rng) -> list[Probe]:
              dtype="float16", tolerance=1e-3)
         .says("In float16, too, no number that you fill in may be above a score, such as -6e4."),
         edge("large_scores", **_problem(far_apart, [3])).says(
-            "Scores may be large, and those of one row far below those of another: no exponential "
-            "may overflow, and those of a row must not all underflow."
+            "Scores may be large, and the scores of one row may be far below those of another. No "
+            "exponential may overflow, and the exponentials of a row must not all underflow."
         ),
         edge("huge_forbidden_scores", **_problem(huge, None, allowed)).says(
             "A forbidden score may be any number, such as 1e4 or 1e30: the allowed keys must "

@@ -100,7 +100,7 @@ EXERCISE = Exercise(
     probes=lambda rng: [*_values(rng), *_edges(rng)],
     oracle=oracle.recomputed_attention,
     forbidden=dict.fromkeys(
-        READY_MADE_ATTENTION, "Such a call hides the two passes, which are what you write here."
+        READY_MADE_ATTENTION, "Such a call hides the two passes that you write here."
     ),
     mistakes=(
         mistake("row_sum_forgotten", Recomputed.answer({"row_sums": lambda *given: 0.0})).says(

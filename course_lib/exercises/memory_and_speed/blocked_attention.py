@@ -97,7 +97,7 @@ def _full_blocks(self, num_keys, block_size) -> range:
     return range(0, num_keys // block_size * block_size, block_size)
 
 
-_LOOP = "Such a call hides the loop over blocks, which is what you write here."
+_LOOP = "Such a call hides the loop over blocks that you write here."
 
 EXERCISE = Exercise(
     points=4,

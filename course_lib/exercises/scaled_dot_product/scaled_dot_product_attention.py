@@ -133,7 +133,7 @@ EXERCISE = Exercise(
     returns=RETURNS,
     probes=lambda rng: [*_values(rng), *_edges(rng), *_gradients(rng)],
     forbidden=dict.fromkeys(
-        READY_MADE_ATTENTION, "Here you write it yourself; the section after it compares."
+        READY_MADE_ATTENTION, "You write it yourself here, and the next section compares the two."
     ),
     mistakes=known(Attention, *_OWN),
     properties=PROPERTIES,

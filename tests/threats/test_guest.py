@@ -313,6 +313,16 @@ for _ in range(60):
         time.sleep(60)
 time.sleep(60)"""
 )
+MAPPINGS = f"""{ALONE}{LIBC}
+page = 4096
+libc.mmap.restype = ctypes.c_void_p
+for _ in range(5):
+    if os.fork() == 0:
+        at = libc.mmap(None, ctypes.c_size_t(64_000 * page), 0, 0x4022, -1, 0)
+        for other in range(0, 64_000, 2):
+            libc.mprotect(ctypes.c_void_p(at + other * page), page, 1)
+        time.sleep(60)
+time.sleep(60)"""
 
 
 @pytest.mark.parametrize("code", [SOCKETS, TABLES], ids=["sockets", "page tables"])
@@ -342,6 +352,26 @@ print(got, len(held))""".format({"x86_64": 206, "aarch64": 0}.get(platform.machi
 
 def test_v12_nothing_that_the_whole_machine_shares_can_be_taken(guest):
     assert said(guest.run(SHARED, SECONDS)) == "[] 32\n"
+
+
+# A cgroup counts mappings as memory.
+@pytest.mark.parametrize("little", ["without cgroups"], indirect=True)
+def test_v10_the_kernels_lists_of_mappings_are_bounded(little):
+    little.run(MAPPINGS, SECONDS)
+    assert little.kill()["reason"] == "memory"
+
+
+LOCKS = f"""{ALONE}import fcntl
+file = open("/scratch/file", "w")
+for start in range(0, 2000, 2): fcntl.lockf(file, fcntl.LOCK_EX, 1, start)
+if os.fork() == 0:
+    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+    os._exit(5)
+print(os.waitstatus_to_exitcode(os.wait()[1]))"""
+
+
+def test_v10_locks_take_no_memory_of_the_kernel(guest):
+    assert said(guest.run(LOCKS, SECONDS)) == "5\n"
 
 
 PROBE = """

@@ -41,6 +41,9 @@ _REFUSED_VALUES = {
     ("fcntl", 1): (1024, 1026, 1031),
     ("setsockopt", 2): (7, 8, 32, 33),
 }
+# The fcntl commands that lock a range of bytes: F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW. They
+# succeed without effect, because no file in a guest is shared with anybody else.
+_LOCKS = (6, 7, 37, 38)
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,8 @@ def filter_program(counted: bool) -> str:
         rules.add_rule(refuse_with(_EPERM), "clone", seccomp.Arg(0, seccomp.MASKED_EQ, bit, bit))
     for name in _WITHOUT_EFFECT.split():
         rules.add_rule(refuse_with(0), name)
+    for command in _LOCKS:  # a process could take any number of them, which Linux keeps in memory
+        rules.add_rule(refuse_with(0), "fcntl", seccomp.Arg(1, seccomp.MASKED_EQ, _INT, command))
     for (call, which), values in _REFUSED_VALUES.items():
         for value in values:
             chosen = seccomp.Arg(which, seccomp.MASKED_EQ, _INT, value)

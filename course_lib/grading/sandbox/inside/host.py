@@ -80,7 +80,9 @@ class _Host:
                     # At "strict", a guest has a network namespace of its own, which counts sockets.
                     used = _total([pid] * self.strict, lambda pid: _number(pid, *_SOCKETS))
                     most = self.settings["memory"] - used * self.settings["socket_memory"]
-                    if all(_total(family, each) << 10 > most for each in _MEMORY):
+                    # A single process cannot have so many mappings, so most guests are not counted.
+                    mapped = len(family) > 1 and _total(family, _mappings) > _MAPPINGS
+                    if mapped or all(_total(family, each) << 10 > most for each in _MEMORY):
                         self._kill(pid, "memory")
 
     def _usage(self, pid: int) -> tuple[float, float, float]:
@@ -183,6 +185,13 @@ _MEMORY = (
     lambda pid: _number(pid, "status", b"\nVmRSS:") + _number(pid, *_TABLES),
     lambda pid: _number(pid, "smaps_rollup", b"\nPss:") + _number(pid, *_TABLES),
 )
+
+
+_MAPPINGS = 250_000  # of memory in a guest; each takes up to 400 bytes in the kernel's lists
+
+
+def _mappings(pid: int) -> int:
+    return Path(f"/proc/{pid}/maps").read_bytes().count(b"\n")
 
 
 def _total(family: list[int], field: Callable[[int], int]) -> int:

@@ -12,7 +12,8 @@
 # - write multi-head attention with lengths, masks and dropout, and say what each layer is for;
 # - remove a head from a trained model, and say what it did;
 # - say what attention cannot see, add positions, and show how a head can then look three positions
-#   back.
+#   back;
+# - run a published model on your module.
 #
 # **Time:** {time}. **You need:** `masked_softmax` (lesson 02), transpose versus reshape (lesson
 # 03), and scaled dot products (lesson 05).
@@ -30,6 +31,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from course_lib import carry_on, check, hint, plotting
 from course_lib.models.numerals import Numerals
+from course_lib.models.pretrained import minilm
 from course_lib.models.trained import trained_translator
 from course_lib.models.whole_game import translate
 
@@ -902,6 +904,129 @@ assert looks[0, 3:].tolist() == list(range(11)) and looks[1].tolist() == list(ra
 check("06_multi_head")
 
 # %% [markdown]
+# ## 9. A published model on your attention
+#
+# *Does a model that others have trained run on your module?*
+#
+# The model `all-MiniLM-L6-v2` turns a sentence into a vector of length 1. The dot product of two
+# such vectors says how similar the meanings of the sentences are, which is how many search engines
+# work. It has 22.6 million parameters in 6 blocks of 12 heads, and its attention is your
+# `MultiHeadAttention(384, 12, bias=True)`. For the three sentences below, its
+# [authors](https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2) report the similarities
+# 0.6660, 0.1046 and 0.1411.
+#
+# The next cell downloads the model (84 MB, once), puts your class into it, and loads the published
+# weights.
+
+# %% tags=["demo"]
+encoder = minilm(MultiHeadAttention)
+sentences = ["The weather is lovely today.", "It's so sunny outside!", "He drove to the stadium."]
+pairs = [(0, 1), (0, 2), (1, 2)]
+
+
+def similarities(vectors: Tensor) -> list[float]:
+    return [round((vectors[i] @ vectors[j]).item(), 4) for i, j in pairs]
+
+
+print("with your attention:", similarities(encoder.embed(sentences)))
+for ours, published in zip(
+    similarities(encoder.embed(sentences)), (0.6660, 0.1046, 0.1411), strict=True
+):
+    assert math.isclose(ours, published, abs_tol=2e-4)
+
+# %% [markdown]
+# Now break it in three ways: merge the heads without the transpose, divide the scores by the root of
+# $D = 384$ instead of the root of the head size 32, and leave out the lengths. The last column
+# compares the first sentence alone with the same sentence in a batch beside a longer one.
+#
+# **Predict.** Which of the three mistakes makes every sentence similar to every other one?
+
+
+# %% tags=["demo"]
+def broken(merge: Callable = merge_heads, divisor: float = math.sqrt(32)) -> type[nn.Module]:
+    class Broken(MultiHeadAttention):
+        def forward(self, queries, keys, values, valid_lens=None, mask=None):
+            q = split_heads(self.W_q(queries), 12)
+            k, v = split_heads(self.W_k(keys), 12), split_heads(self.W_v(values), 12)
+            weights = masked_softmax(q @ k.mT / divisor, valid_lens)
+            return self.W_o(merge(weights @ v))
+
+    return Broken
+
+
+def reshaped(x: Tensor) -> Tensor:
+    return x.reshape(x.shape[0], x.shape[2], -1)
+
+
+longer = (
+    "The forecast says that heavy rain is to be expected in the north for the rest of the week."
+)
+variants = {
+    "your attention": (encoder, True),
+    "merged without transpose": (minilm(broken(merge=reshaped)), True),
+    "root of 384": (minilm(broken(divisor=math.sqrt(384))), True),
+    "no lengths": (encoder, False),
+}
+found = {}
+for name, (one, with_lengths) in variants.items():
+    alone = one.embed(sentences[:1])[0]
+    beside = one.embed([sentences[0], longer], with_lengths=with_lengths)[0]
+    found[name] = [*similarities(one.embed(sentences, with_lengths=with_lengths)), alone @ beside]
+    print(f"{name:26}" + "".join(f"{value:9.4f}" for value in found[name]))
+assert min(found["merged without transpose"][:3]) > 0.4 > found["no lengths"][1]
+assert all(max(row[1:3]) < 0.3 < row[0] for name, row in found.items() if "transpose" not in name)
+assert max(found[name][3] for name in ("no lengths", "merged without transpose")) < 0.9
+assert min(found[name][3] for name in ("your attention", "root of 384")) > 0.999
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# The missing transpose. Sunshine and the stadium now have a similarity of 0.44. The wrong root
+# changes the three numbers. Without lengths, they hardly change, because the sentences are nearly
+# equally long, but beside a longer one, the same sentence gets another vector. No mistake raises an
+# error.
+#
+# </details>
+#
+# Now use the model to search. Add a note or a question of your own.
+
+# %% tags=["demo"]
+notes = [
+    "A wide kernel averages over many measurements, and a narrow one copies the nearest.",
+    "Padding has weight 0, because its scores are set to minus infinity.",
+    "If every key of a query is forbidden, the weights are 0 instead of nan.",
+    "A batched matrix product replaces three nested loops.",
+    "Additive attention can compare vectors of different sizes.",
+    "Without the square root of d, the softmax saturates and its gradient vanishes.",
+    "The position of a word is added to its vector as sines and cosines.",
+    "Computing attention in blocks needs little memory, even for long texts.",
+]
+stored = encoder.embed(notes)
+for question in ("How does it know the word order?", "Why is everything nan?", "out of memory"):
+    similarity, best = (encoder.embed([question]) @ stored.T)[0].max(dim=0)
+    print(f"{question}  {similarity:.2f}  {notes[best]}")
+
+# %% [markdown]
+# **Predict.** In section 8 you built a head that looks three positions back. One of the twelve heads
+# in this model's first block has learned something similar. How far back does it look?
+
+# %% tags=["demo"]
+sentence = "The dog that bit the man was old."
+pieces = encoder.pieces(sentence)
+encoder.embed([sentence])
+weights = encoder.blocks[0].attention.attention_weights
+plotting.show(plotting.attention(weights, pieces, pieces))
+one_back = weights[0].diagonal(-1, dim1=1, dim2=2)  # (12, 10), the weights of the piece before
+assert one_back[2].min() > 0.9 > 0.5 > one_back[[0, 1, *range(3, 12)]].mean(dim=1).max()
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# Head 2 looks one position back, with nearly all of its weight. Nobody built it. It was learned.
+#
+# </details>
+
+# %% [markdown]
 # ### Written question: three decisions
 #
 # A colleague plans a language model that reads from left to right, with $D = 64$. Comment on each
@@ -941,7 +1066,8 @@ check("06_multi_head")
 # without any extra parameters. Splitting and merging need a transpose. `W_o` mixes what the heads
 # found, and removing a head shows what the model used it for. If every query sees every key,
 # attention is blind to order. A causal mask breaks this symmetry, and with a positional encoding a
-# head can look three positions back.
+# head can look three positions back. A published model runs on your module and gives its published
+# numbers.
 
 # %% [markdown]
 # ## References
@@ -950,6 +1076,7 @@ check("06_multi_head")
 #   <https://arxiv.org/abs/1706.03762>
 # - PyTorch, `nn.MultiheadAttention`: parameters, and masks with True = ignore.
 #   <https://docs.pytorch.org/docs/stable/generated/torch.nn.MultiheadAttention.html>
+# - N. Reimers and I. Gurevych, *Sentence-BERT*, 2019. <https://arxiv.org/abs/1908.10084>
 # - P. Michel, O. Levy and G. Neubig, *Are Sixteen Heads Really Better than One?*, 2019.
 #   <https://arxiv.org/abs/1905.10650>
 # - A. Haviv and others, *Transformer Language Models without Positional Encodings Still Learn

@@ -121,6 +121,13 @@ STORIES = {
         check(f"stands below `{STUB}`, so it never runs"),
         *[answer(f"{HEAD}\n    '''A stub.'''\n    {STUB}"), check("not attempted")],
     ],
+    "a cell that calls a stub says which exercise is still to be written": [
+        *[run(f"{HEAD}\n    {STUB}"), run("def draw():\n    return causal_mask(3)\n")],
+        run("draw()", "NotImplementedError: `causal_mask` is still to be written: do its exercise"),
+        *[run("1", "1"), check("not attempted")],
+        run("raise NotImplementedError('of torch')", "NotImplementedError: of torch"),
+        run(f"def other():\n    {STUB}\n\nother()", "NotImplementedError:"),
+    ],
     "another exercise's answer is not taken for a renamed one": [
         *[run(LENGTH), check("There is no `causal_mask` yet")],
     ],

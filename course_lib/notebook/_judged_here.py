@@ -1,6 +1,7 @@
 """Implement the notebook's functions for students, with the judge in the same process."""
 
 import difflib
+import gc
 import inspect
 import os
 import sys
@@ -27,6 +28,7 @@ from course_lib.notebook import own_library
 from course_lib.notebook._progress import progress as progress
 from course_lib.notebook._progress import record_result
 from course_lib.notebook.library_parts import purpose_of
+from course_lib.notebook.unwritten import name_unwritten_exercises
 
 OWN = "your own, which passed its check"
 
@@ -233,8 +235,8 @@ def own_version(name: str) -> object | None:
     if any(f.__code__.co_names[-1:] == ("NotImplementedError",) for f in functions):
         print(
             f"{name}: not written yet, and this bundle leaves out the course's. Cells that need it "
-            "stop with NotImplementedError, and so do those that need what they make; run the "
-            "others one by one, or write it and run this cell again"
+            "stop and name it, and so do those that need what they make; run the others one by "
+            "one, or write it and run this cell again"
         )
     else:
         print(f"{name}: going on with your own version; the course's comes with a later lesson")
@@ -313,7 +315,9 @@ def _display(data: Mapping[str, object]) -> None:
     display(data, raw=True)
 
 
+gc.freeze()  # collecting garbage among torch's objects would take longer than a check
 if (shell := current_shell()) is not None:
     watch_cells(shell)
+    name_unwritten_exercises(shell)
     shell.events.register("post_run_cell", _display_unshown)
 own_library.make_importable()

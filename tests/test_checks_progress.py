@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,12 +13,13 @@ import nbformat
 import pytest
 from pages import what_it_loads, words_of
 from test_checks import right_mask
+from waiting import PATIENCE
 
 import course_lib
 from course_lib import checks
 from course_lib.checks.judge.report import Report
 from course_lib.cli import main as cli
-from course_lib.exercises import lessons
+from course_lib.exercises import find, lessons
 from course_lib.notebook import _progress as kept
 from course_lib.workspace.locks import only_one
 
@@ -178,6 +181,23 @@ def test_the_text_fits_80_columns_and_breaks_no_word(place):
     paths = {f"  {shown.place}", f"  {shown.library_place}"}
     assert paths <= set(lines) and max(len(line) for line in lines if line not in paths) <= 80
     assert all(any(name in line.split() for line in lines) for name in checks.exercises())
+
+
+def test_the_last_screen_of_a_small_terminal_has_the_bars_and_the_next_exercise(place):
+    for name, exercise in checks.exercises().items():
+        kept.record_result(Report(name, "raised", 0.3, exercise.points))
+    screen = course_lib.progress().text().splitlines()[-22:]
+    assert [line for line in screen if re.search("[█░]", line)] == screen[-15:-4]
+    assert screen[-3].startswith("Your progress") and screen[-1].startswith("Next on the core path")
+
+
+def test_the_command_reads_points_and_stars_without_importing_an_exercise_or_torch(place):
+    shown = {(one.exercise, one.max_points, one.starred) for one in course_lib.progress().lines}
+    found = [find(one.exercise) for one in course_lib.progress().lines]
+    assert shown == {(one.name, one.points, one.starred) for one in found}
+    code = "import sys; from course_lib.cli.main import main; main(['progress'])\n"
+    code += "assert not {'torch', 'matplotlib', 'IPython', 'jaxtyping'} & sys.modules.keys()"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=PATIENCE)
 
 
 def test_the_next_exercise_is_the_open_one_of_the_core_path_after_the_last_one_done(place):

@@ -2,6 +2,7 @@
 
 Only a check that someone runs in a notebook counts, not one that a program runs (grading, the
 build, nbval). A problem with the file never interrupts the student. Only the progress is lost.
+`course progress` imports this module, so it does not import torch, which takes seconds.
 """
 
 from __future__ import annotations
@@ -15,17 +16,18 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from textwrap import wrap
+from typing import TYPE_CHECKING
 
-from course_lib.checks.judge.html import bar, block, folded, hidden, inline, paragraph, table
-from course_lib.checks.judge.report import OPTIONAL, WORDS, Report, amount
+from course_lib.checks.judge.outcomes import OPTIONAL, WORDS, amount
 from course_lib.checks.observe.cells import current_shell, someone_answers
-from course_lib.exercises import counted_points, find, lessons, names
+from course_lib.exercises import counted_points, lessons, names, points_and_star
 from course_lib.notebook import own_library
-from course_lib.notebook.library_map import library_map
-from course_lib.notebook.library_parts import parts_of
 from course_lib.workspace.files import write_atomically
 from course_lib.workspace.folder import find_root
 from course_lib.workspace.locks import only_one
+
+if TYPE_CHECKING:
+    from course_lib.checks.judge.report import Report
 
 _COUNTED = ("correct", "incorrect", "raised")
 _WIDTH = 12  # characters of a bar
@@ -97,10 +99,15 @@ class Progress:
                 results.append(f"{columns}{_local(line.best.when)}".rstrip())
         notes = [line for note in self._notes() for line in ("", *note)]
         heads = [*wrap(self._head(), 80), *wrap(self._next(), 80)]
-        return "\n".join([*heads, "", *bars, *results, *notes])
+        # The end stays visible on a small screen.
+        return "\n".join([*notes, *results, "", *bars, "", *heads]).lstrip()
 
     def html(self) -> str:
         """Return an HTML fragment with the same content as the text."""
+        from course_lib.checks.judge.html import bar, block, folded, inline, paragraph, table
+        from course_lib.notebook.library_map import library_map
+        from course_lib.notebook.library_parts import parts_of
+
         rows = []
         for slug, part in self._by_lesson():
             sums = _sums(part, slug)
@@ -141,7 +148,8 @@ class Progress:
         following = self.following()
         if following is None:
             return "You have finished the core path."
-        return f"Next on the core path: `{following}` in lesson {_title(find(following).lesson)}."
+        home = next(line.lesson for line in self.lines if line.exercise == following)
+        return f"Next on the core path: `{following}` in lesson {_title(home)}."
 
     def _by_lesson(self) -> list[tuple[str, list[Line]]]:
         return [(slug, [line for line in self.lines if line.lesson == slug]) for slug in lessons()]
@@ -154,7 +162,7 @@ class Progress:
         """Return the notes below the results. Only lines with a path exceed 80 columns."""
         written = self._totals()["written_points"]
         counted = (
-            "★ is optional and not in the totals at the top. The maximum includes "
+            "★ is optional and not in the total. The maximum includes "
             f"{written:g} points for written answers, which a person grades."
         )
         library = f"{len(self.library)} of {len(names())} answers are in your own library,"
@@ -182,8 +190,8 @@ def progress() -> Progress:
     lines = []
     for slug, lesson in lessons().items():
         for name in (*lesson.exercises, *([slug] if lesson.integration else [])):
-            about = find(name)
-            lines.append(Line(slug, name, about.points, best.get(name, Best()), about.starred))
+            points, starred = points_and_star(name)
+            lines.append(Line(slug, name, points, best.get(name, Best()), starred))
     return Progress(tuple(lines), place, own_library.kept(), own_library.folder())
 
 
@@ -233,6 +241,8 @@ def _read(place: Path) -> dict[str, Best]:
 
 
 def _cells(line: Line) -> tuple[str, ...]:
+    from course_lib.checks.judge.html import hidden
+
     symbol, word = WORDS[line.best.outcome]
     name = _name(line) if line.exercise == line.lesson else f"<code>{line.exercise}</code>"
     return name, f"{hidden(symbol)} {word}", _points(line), _local(line.best.when)

@@ -23,8 +23,7 @@ from pathlib import Path
 from types import ModuleType
 
 import course_lib
-from course_lib.checks.judge.report import amount
-from course_lib.checks.judge.verdict import judge_answer
+from course_lib.checks.judge.outcomes import amount
 from course_lib.checks.observe.cells import current_shell, someone_answers
 from course_lib.exercises import find, lessons, names
 from course_lib.workspace.files import write_atomically
@@ -184,6 +183,8 @@ def _write(exercise: str, namespace: Mapping[str, object], place: Path) -> bool:
 
 def _check_again(exercise: str, trial: Path) -> None:
     """Raise NotKept unless the answer in a file gets full marks."""
+    from course_lib.checks.judge.verdict import judge_answer  # imports torch
+
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         _package(trial.parent, without=exercise)
         try:

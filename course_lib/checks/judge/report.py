@@ -9,26 +9,11 @@ from typing import Any
 from course_lib.checks.judge.definitions import Exercise
 from course_lib.checks.judge.example import Example
 from course_lib.checks.judge.html import block, folded, hidden, inline, listing, paragraph
+from course_lib.checks.judge.outcomes import OPTIONAL, WORDS, amount
 
 MIMETYPE = "application/vnd.course.report+json"
-WORDS = {
-    "correct": ("✓", "correct"),
-    "incorrect": ("✗", "not yet"),
-    "raised": ("⚠", "stopped with an error"),
-    "not_attempted": ("○", "not attempted"),
-    "checker_failed": ("!", "our check failed"),
-    "timed_out": ("∞", "stopped"),
-    "out_of_memory": ("∞", "stopped"),
-    "crashed": ("∞", "stopped"),
-}
-OPTIONAL = "★ optional"
 HINTS = ("the concept", "where to look", "a last push")
 _BARS = {"correct": "good", "not_attempted": "neutral", "checker_failed": "neutral"}
-
-
-def amount(number: float, noun: str) -> str:
-    """Return a number with its noun: "1 point", "2 points"."""
-    return f"{number:g} {noun}{'s' * (number != 1)}"
 
 
 def hint_html(words: str) -> str:

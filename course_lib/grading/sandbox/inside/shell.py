@@ -30,7 +30,8 @@ IPython.core.completerlib IPython.core.debugger IPython.core.logger IPython.core
 IPython.core.pylabtools IPython.lib.display jaxtyping cProfile
 stack_data.formatting pure_eval.utils pygments.lexers.python pygments.formatters.terminal256
 matplotlib.pyplot matplotlib.backends.backend_agg matplotlib_inline.backend_inline
-course_lib.attention course_lib.checks.observe.remote course_lib.notebook course_lib.plotting
+course_lib.attention course_lib.checks.observe.remote course_lib.notebook._without_judge
+course_lib.plotting
 """
 
 

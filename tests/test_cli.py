@@ -2,6 +2,7 @@ import io
 import json
 import os
 import re
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from unittest.mock import Mock
 import pytest
 import typer
 from rich.console import Console
+from waiting import PATIENCE
 
 from course_lib.cli import main as cli
 from course_lib.cli import tables
@@ -115,6 +117,68 @@ def test_lab_opens_the_first_of_several_lessons(course, monkeypatch):
     assert cli.main(["lab"]) == 130
     url = "/lab/tree/notebooks/00_first/00_first.ipynb?file-browser-path=/notebooks"
     assert f"--LabApp.default_url={url}" in start.call_args.kwargs["argv"]
+
+
+FIRST_WORDS = """
+import io, json, os, sys
+from course_lib.cli import main as cli
+
+class Screen(io.StringIO):
+    def isatty(self):
+        return True
+
+    def write(self, text):
+        if text.strip():
+            slow = [name for name in SLOW if name in sys.modules]
+            os.write(wire, json.dumps([str(text), slow]).encode())
+            os._exit(0)
+        return len(text)
+
+SLOW = ("torch", "numpy", "IPython", "nbformat", "nbgrader", "matplotlib", "sphinx", "jupyterlab")
+found = {}
+for line in json.loads(sys.argv[1]):
+    read, wire = os.pipe()
+    if os.fork() == 0:
+        sys.stdout = sys.stderr = Screen()
+        cli.main(line.split())
+        os._exit(1)
+    os.close(wire)
+    with open(read) as said:
+        found[line] = json.loads(said.read() or "null")
+print(json.dumps(found))
+"""
+ARGUMENTS = {
+    "collect": "02 download.zip",
+    "extend": "02 ada --to 2030-01-01",
+    "feedback": "02",
+    "grade": "02",
+    "init": "class",
+    "bundle": "02",
+    "train": "translator",
+    "new": "exercise window_mask --lesson 02",
+    "bench": "checks",
+}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="each verb runs in a fork")
+def test_every_verb_shows_its_first_line_before_it_imports_anything_slow(course):
+    (course / "notebooks/02_masked_softmax").mkdir(parents=True)
+    (course / "notebooks/02_masked_softmax/02_masked_softmax.ipynb").touch()
+    lines = [f"{verb} {ARGUMENTS.get(verb, '')}".strip() for verb in VERBS]
+    command = [sys.executable, "-c", FIRST_WORDS, json.dumps(lines)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    found = json.loads(done.stdout)
+    assert [line for line in lines if not found[line] or found[line][1]] == [], found
+    assert not [line for line in lines if "Usage" in found[line][0]], found
+
+
+def test_the_end_of_the_help_has_what_students_need_and_the_usage(capsys):
+    assert cli.main(["--help"]) == 0
+    screen = capsys.readouterr().out.splitlines()[-23:]  # with the prompt, 24 lines
+    assert screen[-1].startswith("Usage: course")
+    at = screen.index("For students:")
+    assert [line.split()[0] for line in screen[at + 1 : -2]][:3] == ["lab", "progress", "doctor"]
+    assert "For instructors:" in screen[:at]
 
 
 @pytest.mark.parametrize("verb", ["progress", "times", "matrix 99", "export", "report", "build 99"])

@@ -103,6 +103,9 @@ class TestDemo:
         printed = capsys.readouterr().out
         assert all(student in printed for student in MISTAKES)
         assert "report.html" in printed and "GradedLesson(" not in printed
+        screen = printed.splitlines()[-12:]
+        (line,) = (line for line in screen if line.startswith(f"  {LESSON}"))
+        assert re.search(r"8 students, 0 to [\d.]+ of 13 points, \d+ answers to grade$", line)
         assert json.dumps(demo_as_dict(done))
 
     def test_stock_nbgrader_writes_the_same_feedback_and_exports(self, done):

@@ -7,6 +7,7 @@ optional. An optional part ends at the next heading of its level or above, at th
 and at the check of all answers together.
 """
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from course_lib.authoring.read import HEADING, TOGETHER, Part, assign_roles, rea
 from course_lib.workspace.errors import BuildError
 
 WORDS_A_MINUTE = 150
+HOURS_A_WEEK = 3  # of someone who studies beside other work
 MOST_CORE, MOST_WHOLE = 15 * 60, 26 * 60  # minutes that the course may take
 STAR, TIME = "★", "{time}"
 _ANY_HEADING = re.compile(r"(#{1,6})\s")
@@ -94,15 +96,21 @@ def course_times(course: LessonTree, lessons: Sequence[str] | None = None) -> di
 
 
 def as_text(found: dict[str, Times]) -> str:
-    """Return a table with a line per lesson, the sum, and the time left within the limits."""
-    room = Times(MOST_CORE - found["all"].core, MOST_WHOLE - found["all"].whole)
-    limits = f"remaining of {spoken(MOST_CORE)} and {spoken(MOST_WHOLE)}"
+    """Return a table with a line per lesson, the sum, and how many weeks the lessons take."""
     rows = [
-        ("", "core", "whole"),
+        ("", "core path", "whole"),
         *((n, spoken(t.core) if t.core else "optional", spoken(t.whole)) for n, t in found.items()),
-        (limits, f"{room.core:.0f} min", f"{room.whole:.0f} min"),
     ]
-    return "\n".join(f"{name:26}{core:>12}{whole:>13}" for name, core, whole in rows)
+    lines = [f"{name:26}{core:>12}{whole:>13}" for name, core, whole in rows]
+    lines += ["", f"The core path leaves out what has a {STAR}."]
+    core, whole = (
+        math.ceil(t / HOURS_A_WEEK / 60) for t in (found["all"].core, found["all"].whole)
+    )
+    if core > 1:
+        lines.append(
+            f"At {HOURS_A_WEEK} hours a week, it takes {core} weeks, and everything takes {whole}."
+        )
+    return "\n".join(lines)
 
 
 def told(time: Times) -> str:

@@ -8,7 +8,17 @@ from typing import Annotated, Literal
 
 import typer
 
-from course_lib.cli.options import AsJson, Lessons, Quiet, Verbs, progress, working
+from course_lib.cli.options import (
+    AUTHORS,
+    INSTRUCTORS,
+    STUDENTS,
+    AsJson,
+    Lessons,
+    Quiet,
+    Verbs,
+    progress,
+    working,
+)
 from course_lib.setup.groups import need
 from course_lib.workspace.errors import UsageError
 from course_lib.workspace.folder import (
@@ -20,10 +30,10 @@ from course_lib.workspace.folder import (
     with_sources,
 )
 
-verbs = Verbs()
+verbs = Verbs(panel=AUTHORS)
 
 
-@verbs.command()
+@verbs.command(rich_help_panel=INSTRUCTORS)
 def init(
     folder: Annotated[
         Path, typer.Argument(help="A new or empty folder, or a class folder to update.")
@@ -78,7 +88,7 @@ def build(
         typer.echo(f"{result.lesson}: {done} ({result.seconds:.1f} s)")
 
 
-@verbs.command()
+@verbs.command(rich_help_panel=INSTRUCTORS)
 def bundle(
     lessons: Annotated[list[str], typer.Argument(metavar="LESSON", help="Lessons to hand out.")],
     up_to: Annotated[
@@ -205,7 +215,7 @@ def train(
     typer.echo(f"written: {course.relative(path)} ({said})")
 
 
-@verbs.command()
+@verbs.command(rich_help_panel=STUDENTS)
 def times(lessons: Lessons = None, as_json: AsJson = False) -> None:
     """Show how long lessons take.
 
@@ -239,7 +249,7 @@ new = Verbs(
     """,
     no_args_is_help=True,
 )
-verbs.add_typer(new, name="new")
+verbs.add_typer(new, name="new", rich_help_panel=AUTHORS)
 
 
 @new.command("exercise")

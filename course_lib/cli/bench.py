@@ -5,10 +5,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from course_lib.cli.options import AsJson, Quiet, Verbs, progress, working
+from course_lib.cli.options import AUTHORS, AsJson, Quiet, Verbs, progress, working
 from course_lib.workspace.folder import choose, course_root, lesson_names, with_sources
 
-verbs = Verbs()
+verbs = Verbs(panel=AUTHORS)
 _LESSON = "For grading, scale and checks: a lesson to measure; may be repeated."
 
 

@@ -5,10 +5,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from course_lib.cli.options import Verbs, working
+from course_lib.cli.options import INSTRUCTORS, Verbs, working
 from course_lib.workspace.folder import assignment_names, course_root, find_lesson
 
-verbs = Verbs()
+verbs = Verbs(panel=INSTRUCTORS)
 Lesson = Annotated[str, typer.Argument(help="A lesson by name or number.")]
 
 

@@ -6,7 +6,16 @@ from typing import Annotated, Literal
 
 import typer
 
-from course_lib.cli.options import AsJson, Lessons, Quiet, Sandbox, Verbs, progress, working
+from course_lib.cli.options import (
+    INSTRUCTORS,
+    AsJson,
+    Lessons,
+    Quiet,
+    Sandbox,
+    Verbs,
+    progress,
+    working,
+)
 from course_lib.setup.groups import need
 from course_lib.workspace.errors import UsageError
 from course_lib.workspace.folder import (
@@ -17,7 +26,7 @@ from course_lib.workspace.folder import (
     lesson_names,
 )
 
-verbs = Verbs()
+verbs = Verbs(panel=INSTRUCTORS)
 
 
 @verbs.command()
@@ -70,8 +79,9 @@ def grade(
 
     Example: course grade 02_masked_softmax --student ada
     """
-    from course_lib.grading import executors
-    from course_lib.grading.jobs import Settings
+    with working():
+        from course_lib.grading import executors
+        from course_lib.grading.jobs import Settings
 
     root = course_root()
     if sandbox != "strict" and not trusted:

@@ -22,7 +22,7 @@ import typer
 
 from course_lib import __version__
 from course_lib.cli.failures import explained, flushed, no_lost_interrupt, print_anything
-from course_lib.cli.options import AsJson, Quiet, Verbs, end_progress, working
+from course_lib.cli.options import STUDENTS, AsJson, Quiet, Verbs, end_progress, working
 from course_lib.workspace.errors import CourseError, UsageError
 from course_lib.workspace.folder import course_root, find_root
 
@@ -35,6 +35,7 @@ CONTENTS = "course_lib.cli.lab_contents.LabContents"
 INTERRUPTED = "interrupted; finished work is kept, and no file is incomplete"
 
 app = Verbs(
+    panel=STUDENTS,
     name="course",
     help="Work on, build and grade the attention course.",
     epilog=EXIT_CODES,

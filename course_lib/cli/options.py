@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from course_lib.workspace.steps import Step
 
@@ -18,6 +18,8 @@ Lessons = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only results and errors.")]
 Sandbox = Literal["strict", "off"]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+STUDENTS, INSTRUCTORS, AUTHORS = "For students", "For instructors", "For authors"
 
 _shown = contextlib.ExitStack()  # the active progress bars
 
@@ -45,12 +47,36 @@ class _Verb(TyperCommand):
                     formatter.write_dl(rows)
 
 
+class _Group(TyperGroup):
+    """A group whose help ends with what is needed first, because a small screen shows the end."""
+
+    def format_help(self, ctx, formatter) -> None:
+        """Write the text, the options, the verbs with those of students last, and the usage."""
+        self.format_help_text(ctx, formatter)
+        self.format_epilog(ctx, formatter)
+        TyperCommand.format_options(self, ctx, formatter)
+        sections: dict[str, list[tuple[str, str]]] = {}
+        room = formatter.width - 6 - max(map(len, self.commands))
+        for name, verb in self.commands.items():
+            panel = getattr(verb, "rich_help_panel", None) or "Commands"
+            sections.setdefault(panel, []).append((name, verb.get_short_help_str(room)))
+        for panel in reversed(sections):
+            with formatter.section(panel):
+                formatter.write_dl(sections[panel], col_max=12)
+        formatter.write_paragraph()
+        self.format_usage(ctx, formatter)
+
+
 class Verbs(typer.Typer):
-    """A group of verbs."""
+    """A group of verbs for some kind of user."""
+
+    def __init__(self, *, panel: str | None = None, **settings: Any) -> None:
+        super().__init__(cls=_Group, **settings)
+        self.panel = panel
 
     def command(self, *args: Any, **settings: Any) -> Callable[[Any], Any]:
         """Register a verb, as `typer.Typer` does."""
-        return super().command(*args, cls=_Verb, **settings)
+        return super().command(*args, cls=_Verb, **{"rich_help_panel": self.panel, **settings})
 
 
 def progress(quiet: bool) -> Callable[[object], None] | None:

@@ -63,13 +63,28 @@ def show(summary: GradedLesson, *, quiet: bool = False) -> None:
 
 
 def show_demo(demo: Demo, *, quiet: bool = False) -> None:
-    """Print the tables of a demo, unless `quiet`, and where to find the results."""
+    """Print the tables of a demo, unless `quiet`, a line per lesson, and where the results are."""
     console = Console()
     for summary in demo.summaries:
         show(summary, quiet=quiet)
+    console.print("\nGraded")
+    for summary in demo.summaries:
+        console.print(f"  {summary.lesson:<18} {_in_a_line(summary)}", soft_wrap=True)
     console.print("\nResults")
     for what, where in places(demo).items():
         console.print(f"  {what:<17} {where}", soft_wrap=True, highlight=False, markup=False)
+
+
+def _in_a_line(summary: GradedLesson) -> str:
+    """Return how many students a lesson has, their points, and how many answers wait."""
+    points = [round(s.points, 1) for s in summary.students if s.points is not None]
+    waiting = sum(map(len, summary.waiting.values()))
+    said = [counted(len(summary.students), "student", "students")]
+    if points:
+        said.append(f"{min(points):g} to {max(points):g} of {summary.max_points:g} points")
+    if waiting:
+        said.append(f"{counted(waiting, 'answer', 'answers')} to grade")
+    return ", ".join(said)
 
 
 def demo_as_dict(demo: Demo) -> dict:

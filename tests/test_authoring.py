@@ -107,11 +107,18 @@ def test_only_code_that_can_influence_the_lesson_makes_it_stale(course, file, st
         assert "older than the lesson text" in drifts(course)[0].reason
 
 
-def test_hand_edited_solution_notebook_is_drift_even_in_its_outputs(course):
+def test_a_changed_solution_notebook_is_drift_even_in_its_outputs_and_replaced_only_if_forced(
+    course,
+):
     edit(course.solution(SLUG), "8 2", "8 3")
     (drift,) = drifts(course)
-    assert "edited by hand" in drift.reason
-    assert run(course).executed
+    assert "edited or run" in drift.reason and drift.command == f"course build {SLUG} --force"
+    before = snapshot(course)
+    assert run(course).changed == (f"solutions/{SLUG}/{SLUG}.ipynb",)
+    with pytest.raises(BuildError, match=f"not replaced. To replace it, run: {drift.command}"):
+        run(course, lessons=[SLUG])
+    assert snapshot(course) == before
+    assert run(course, force=True).executed
     assert drifts(course) == []
 
 
@@ -130,14 +137,15 @@ RUN = ('"execution_count": null', '"execution_count": 1')
 
 
 @pytest.mark.parametrize(("work", "text"), [(ANSWERED, "Words."), (RUN, "Other words.")])
-def test_an_edited_release_stops_the_build(course, work, text):
+def test_an_edited_release_is_never_replaced(course, work, text):
     edit(course.release(SLUG), *work)
     edit(course.text(SLUG), "Words.", text)
     before = snapshot(course)
     path = f"notebooks/{SLUG}/{SLUG}.ipynb"
     remedy = f"Move it elsewhere, then run: course build {SLUG}"
     with pytest.raises(BuildError, match=f"{path}: .* not replaced. {remedy}"):
-        run(course, force=True)
+        run(course, lessons=[SLUG], force=True)
+    assert run(course, force=True).changed == (path,)  # which would build other lessons
     assert snapshot(course) == before
     (drift,) = drifts(course)
     assert drift.command == f"course build {SLUG}"
@@ -163,7 +171,9 @@ def test_the_original_of_a_changed_release_is_made_again_beside_it(course, work)
     assert released(course, SLUG) == (original, [f"notebooks/{SLUG}/{SLUG}.ipynb"])
     assert snapshot(course) == before
     edit(course.solution(SLUG), "Words.", "Other words.")
-    with pytest.raises(BuildError, match=f"{SLUG}.ipynb: .* Move both elsewhere, then run: course"):
+    assert released(course, SLUG)[0] == original, "made from the text"
+    edit(course.text(SLUG), "Words.", "Other words.")
+    with pytest.raises(BuildError, match=f"{SLUG}.ipynb: .* Move both notebooks elsewhere, then"):
         released(course, SLUG)
 
 
@@ -213,8 +223,7 @@ def test_files_beside_the_lesson_reach_release_and_kernel_and_python_does_not(co
     assert [d.path for d in drifts(course)] == [f"solutions/{SLUG}/{SLUG}.ipynb"]
     theirs = course.release(SLUG).with_name("table.csv")
     theirs.write_text("mine\n")
-    with pytest.raises(BuildError, match=r"table\.csv: .* not replaced"):
-        run(course)
+    assert run(course).changed == (f"notebooks/{SLUG}/table.csv",)
     assert theirs.read_text() == "mine\n"
 
 

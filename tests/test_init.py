@@ -79,7 +79,7 @@ def test_notebooks_that_were_used_in_the_clone_reach_a_class_in_their_original(
     release = home / "notebooks" / LESSON / f"{LESSON}.ipynb"
     release.write_text("answered")
     monkeypatch.setattr(builder, "release_files", lambda *_: {release.name: b"first"})
-    monkeypatch.setattr(builder, "_as_built", lambda path: "")
+    monkeypatch.setattr(builder, "_as_built", lambda *_: "")
     assert main(["init", str(tmp_path / "class")]) == 0
     assert f"version, without changes: notebooks/{LESSON}/{LESSON}.ipynb" in capsys.readouterr().out
     assert (tmp_path / "class/notebooks" / LESSON / release.name).read_text() == "first"

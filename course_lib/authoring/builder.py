@@ -2,15 +2,16 @@
 
 `solutions/digests.json` holds three digests for each lesson. `inputs` covers the unexecuted
 notebook, the code of course_lib that can influence its outputs, and the data files beside the
-lesson text. `solution` covers the source notebook as the build wrote it, outputs included. It
-changes if someone edits that notebook by hand. `release` covers each release file as the build
-wrote it. A release file that differs holds somebody's work, and the build does not replace it.
+lesson text. `solution` covers the source notebook as the build wrote it, outputs included, and
+`release` each release file. A notebook that differs holds somebody's work, and the build does not
+replace it.
 """
 
+import contextlib
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,12 +31,16 @@ Progress = Callable[[object], None]
 
 @dataclass(frozen=True)
 class BuildResult:
-    """The result of building one lesson."""
+    """The result of building one lesson.
+
+    A lesson of which `changed` files were edited or run is left alone.
+    """
 
     lesson: str
     executed: bool
     generated: bool
     seconds: float
+    changed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -61,27 +66,36 @@ def build(
     """Build the source notebook and the release of each lesson that is stale.
 
     All lessons are read before the first is executed. A lesson's notebooks are replaced together
-    once both are good, so a failure leaves its old ones untouched. A release file that somebody
-    edited or ran is never replaced.
+    once both are good, so a failure leaves its old ones untouched. A notebook that somebody edited
+    or ran is never replaced, and neither is the other one of its lesson.
 
     Args:
         root: the course root.
         lessons: slugs such as "02_masked_softmax"; None for all.
-        force: execute even what is up to date.
+        force: execute even what is up to date, and replace a source notebook that was changed.
         progress: called before each step with a line of text, or a `Step` that has one.
         course: a course with another library or other exercises, for tests.
 
     Raises:
-        BuildError: a lesson text is invalid, or a release was edited since it was built. The error
-            names the file, the line and the remedy.
+        BuildError: a lesson text is invalid, or a notebook of a lesson in `lessons` was changed
+            since it was built. The error names the file, the line and the remedy.
     """
     course = course or LessonTree.at(root)
     say = progress or (lambda line: None)
     slugs = course.select(lessons)
-    for slug in slugs:
-        _refuse_if_edited(course, slug, _digests(course).get(slug, {}).get("release", {}))
-    assembled = {slug: assemble(course, slug) for slug in slugs}
-    return [_build_lesson(course, slug, *assembled[slug], force, say) for slug in slugs]
+    changed = {slug: changed_notebooks(course, slug) for slug in slugs}
+    if force:
+        forced = {course.relative(course.solution(slug)) for slug in slugs}
+        changed = {slug: [n for n in names if n not in forced] for slug, names in changed.items()}
+    for slug in slugs if lessons else ():
+        _refuse(course, slug, changed[slug])
+    assembled = {slug: assemble(course, slug) for slug in slugs if not changed[slug]}
+    return [
+        BuildResult(slug, False, False, 0.0, tuple(changed[slug]))
+        if changed[slug]
+        else _build_lesson(course, slug, *assembled[slug], force, say)
+        for slug in slugs
+    ]
 
 
 def check_build(
@@ -111,7 +125,8 @@ def _build_lesson(course, slug, notebook, lines, force: bool, say: Progress) -> 
         text = old
     files = release_files(course, slug, text)
     changed = _differing(files, release.parent)
-    _refuse_if_edited(course, slug, changed)
+    edited = [name for name in changed if _is_edited(course, slug, name)]
+    _refuse(course, slug, [course.relative(release.parent / name) for name in edited])
     if changed:
         say(f"{slug}: release")
     for name in changed:
@@ -132,17 +147,31 @@ def _build_lesson(course, slug, notebook, lines, force: bool, say: Progress) -> 
     return BuildResult(slug, executed, bool(changed), seconds)
 
 
-def _refuse_if_edited(course: LessonTree, slug: str, names: Iterable[str]) -> None:
-    """Raise BuildError if somebody edited or ran one of these release files."""
-    for name in names:
-        if _is_edited(course, slug, name):
-            path = course.relative(course.release(slug).parent / name)
-            raise BuildError(
-                path,
-                None,
-                "it was edited or run after the course wrote it, so it is not replaced",
-                f"Move it elsewhere, then run: course build {slug}",
-            )
+def changed_notebooks(course: LessonTree, slug: str) -> list[str]:
+    """Return the paths of a lesson's notebooks that somebody edited or ran since the build."""
+    names = _digests(course).get(slug, {}).get("release", {})
+    edited = [name for name in names if _is_edited(course, slug, name)]
+    source = [course.relative(course.solution(slug))] * source_is_changed(course, slug)
+    return source + [course.relative(course.release(slug).parent / name) for name in edited]
+
+
+def _refuse(course: LessonTree, slug: str, changed: Sequence[str]) -> None:
+    """Raise BuildError if one of a lesson's notebooks was changed."""
+    if changed:
+        what = "it was edited or run after the course wrote it, so it is not replaced"
+        remedy = f"Move it elsewhere, then run: course build {slug}"
+        if changed[0] == course.relative(course.solution(slug)):
+            remedy = f"To replace it, run: course build {slug} --force"
+        raise BuildError(changed[0], None, what, remedy)
+
+
+def source_is_changed(course: LessonTree, slug: str) -> bool:
+    """Return whether a source notebook that the build wrote was edited or run since."""
+    text = _read(course.solution(slug))
+    written = _digests(course).get(slug, {}).get("solution")
+    if text is None or written is None:
+        return False
+    return file_digest(text.encode()) != written
 
 
 def _is_edited(course: LessonTree, slug: str, name: str) -> bool:
@@ -167,7 +196,7 @@ def _solution_drift(text: str | None, digest: str, noted: dict[str, str]) -> str
     if "solution" not in noted:
         return f"not in {SOLUTIONS}/{FILE}, so not a notebook this course built"
     if noted["solution"] != file_digest(text.encode()):
-        return "edited by hand, which the next build undoes: edit the .py beside it"
+        return "edited or run after the course wrote it; edit the .py beside it instead"
     return None if noted.get("inputs") == digest else "older than the lesson text or course_lib"
 
 
@@ -182,7 +211,8 @@ def _drifts(course: LessonTree, slug: str) -> list[Drift]:
     reason = _solution_drift(_read(solution), digest, _digests(course).get(slug, {}))
     if reason is None:
         return check_release(course, slug)
-    drifts = [Drift(course.relative(solution), reason, command)]
+    forced = command + " --force" * source_is_changed(course, slug)
+    drifts = [Drift(course.relative(solution), reason, forced)]
     if not release.is_file():
         drifts.append(Drift(course.relative(release), "not built yet", command))
     return drifts
@@ -220,41 +250,61 @@ def released(course: LessonTree, slug: str) -> tuple[dict[str, bytes], list[str]
     """Return a lesson's release files as the build wrote them, and the paths that were changed.
 
     A file that somebody edited, ran or deleted stays as it is. Its original is generated again from
-    the source notebook.
+    the source notebook or, if that was changed, too, from the lesson text.
 
     Raises:
-        BuildError: the lesson is not built, or its source notebook was also edited.
+        BuildError: the lesson is not built, or the original cannot be generated.
     """
     noted = _digests(course).get(slug, {}).get("release", {})
     source = course.relative(course.solution(slug))
-    folder, files, changed = course.release(slug).parent, {}, []
+    folder = course.release(slug).parent
     if not noted:  # stock nbgrader made the release, so its files are the originals
         noted = {path.name: file_digest(path.read_bytes()) for path in folder.glob("*.*")}
     if not noted or not course.solution(slug).is_file():
         raise BuildError(source, None, "the lesson is not built", f"Run: course build {slug}")
-    again: dict[str, bytes] = {}
-    for name, digest in noted.items():
-        data = _read_bytes(folder / name)
-        if data is None or file_digest(data) != digest:
-            changed.append(course.relative(folder / name))
-            try:
-                again = again or release_files(course, slug, _as_built(course.solution(slug)))
-            except ValueError:  # the source notebook is damaged
-                again = {}
-            data = again.get(name, b"")
-        files[name] = data
-    if any(file_digest(files[name]) != digest for name, digest in noted.items()):
-        what = f"it was changed, and so was {source}, which is needed to restore the original"
-        remedy = f"Move both elsewhere, then run: course build {slug}"
-        raise BuildError(changed[0], None, what, remedy)
-    return files, changed
+    changed = [name for name, digest in noted.items() if not _has(folder / name, digest)]
+    again = _generated_again(course, slug, {name: noted[name] for name in changed})
+    if again is None:
+        what = f"it was changed, and so were {source} and its text, which could restore it"
+        remedy = f"Move both notebooks elsewhere, then run: course build {slug}"
+        raise BuildError(course.relative(folder / changed[0]), None, what, remedy)
+    files = {name: again.get(name) or (folder / name).read_bytes() for name in noted}
+    return files, [course.relative(folder / name) for name in changed]
 
 
-def _as_built(solution: Path) -> str:
+def _generated_again(
+    course: LessonTree, slug: str, wanted: dict[str, str]
+) -> dict[str, bytes] | None:
+    """Return release files with these digests, or None if no source gives them any more."""
+    for source in (_as_built, _from_text) if wanted else ():
+        with contextlib.suppress(BuildError, ValueError, ModuleNotFoundError):  # see `_from_text`
+            files = release_files(course, slug, source(course, slug))
+            if all(file_digest(files.get(name, b"")) == wanted[name] for name in wanted):
+                return {name: files[name] for name in wanted}
+    return None if wanted else {}
+
+
+def _has(path: Path, digest: str) -> bool:
+    data = _read_bytes(path)
+    return data is not None and file_digest(data) == digest
+
+
+def _from_text(course: LessonTree, slug: str) -> str:
+    """Return a source notebook without outputs, which a release does not have, either.
+
+    This needs jupytext, which a class does not have to install.
+    """
+    import nbformat
+
+    notebook, _ = assemble(course if course.lessons else LessonTree.at(course.root), slug)
+    return nbformat.writes(notebook) + "\n"
+
+
+def _as_built(course: LessonTree, slug: str) -> str:
     """Return a source notebook without the metadata that JupyterLab adds."""
     import nbformat
 
-    notebook = nbformat.read(solution, as_version=4)
+    notebook = nbformat.read(course.solution(slug), as_version=4)
     notebook.metadata.get("language_info", {}).pop("version", None)
     return nbformat.writes(notebook) + "\n"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import course_lib
-from course_lib.authoring.builder import FILE, file_digest, released
+from course_lib.authoring.builder import FILE, file_digest, released, source_is_changed
 from course_lib.authoring.lesson_tree import RELEASE, SOLUTIONS, LessonTree, files_home, template
 from course_lib.workspace import course_toml
 from course_lib.workspace.errors import UsageError
@@ -23,13 +23,15 @@ DIGESTS = f"{SOLUTIONS}/{FILE}"
 class Made:
     """The result of `init`: the files that it wrote, and those that it did not change.
 
-    `changed` lists notebooks that somebody edited or ran in the clone. The class got the originals.
+    `changed` lists notebooks that somebody edited or ran in the clone. The class got the originals,
+    except of source notebooks, `sources`, whose outputs only a build could make again.
     """
 
     folder: Path
     written: tuple[str, ...]
     left: tuple[str, ...]
     changed: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
 
     def text(self) -> str:
         """Return a line for the folder, and one for each file that was left alone."""
@@ -37,6 +39,7 @@ class Made:
         lines += [
             f"written in the course's version, without changes: {name}" for name in self.changed
         ]
+        lines += [f"written as it is now, edited or run: {name}" for name in self.sources]
         lines += [f"left alone, because it or its lesson was changed: {name}" for name in self.left]
         if self.left:
             lines.append(
@@ -51,7 +54,7 @@ def init(folder: Path) -> Made:
 
     Raises:
         UsageError: the folder holds something else.
-        BuildError: a lesson's release and its source notebook were both changed in the clone.
+        BuildError: the original of a release that was changed in the clone cannot be generated.
     """
     folder = Path(folder).resolve()
     record = folder / RECORD
@@ -61,7 +64,10 @@ def init(folder: Path) -> Made:
             f"{folder} is not empty, and `course init` did not make it; name a new or empty folder"
         )
     library = Path(course_lib.__file__).resolve().parent
-    files, changed = course_files(LessonTree(files_home(library), library, {}, {}))
+    course = LessonTree(files_home(library), library, {}, {})
+    files, changed = course_files(course)
+    sources = [course.solution(slug) for slug in json.loads(files[DIGESTS])]
+    sources = [course.relative(path) for path in sources if source_is_changed(course, path.stem)]
     known = _read_object(record)
     if not foreign:  # so that a first run that was interrupted can be repeated
         write_atomically(record, "{}\n")
@@ -83,7 +89,8 @@ def init(folder: Path) -> Made:
         write_atomically(folder / name, files[name])
     known |= {name: file_digest(files[name]) for name in files if name not in left}
     write_atomically(record, json.dumps(known, indent=1) + "\n")
-    return Made(folder, tuple(written), tuple(left), tuple(changed))
+    sources = [name for name in sources if name in written]
+    return Made(folder, tuple(written), tuple(left), tuple(changed), tuple(sources))
 
 
 def course_files(course: LessonTree) -> tuple[dict[str, bytes], list[str]]:

@@ -18,6 +18,9 @@ from typing import NamedTuple
 import nbformat
 from nbformat import NotebookNode
 
+import course_lib
+from course_lib.authoring.builder import changed_notebooks
+from course_lib.authoring.lesson_tree import LessonTree
 from course_lib.grading.cell_kinds import ANSWER, grade_id, is_theirs
 from course_lib.grading.class_folder import CONFIG, ClassFolder, quiet_nbgrader
 from course_lib.grading.class_report.pages import write_report
@@ -79,7 +82,10 @@ def demo(
     classes = {lesson: sample_class(lesson) for lesson in lessons}
     make_folder(root, folder)
     summaries = []
+    course = LessonTree(root, Path(course_lib.__file__).parent, {}, {})
     for lesson, students in classes.items():
+        for name in changed_notebooks(course, lesson):
+            tell(f"{name} was edited or run; the demo does not change it")
         tell(f"{lesson}: the sample class submits")
         submit(folder, lesson, students)
         summaries.append(grade(folder, lesson, progress=progress, settings=TRUSTED))

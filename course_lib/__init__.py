@@ -6,12 +6,21 @@ torch. Old Pythons read this file before `__main__` can refuse them, so keep its
 
 import importlib
 import importlib.util
+import sys
 
 __version__ = "0.1.0"
 OLDEST_PYTHON = (3, 11)
+# Packages that lessons, checks and figures import, in addition to the standard library and IPython.
+NEEDED = ("jaxtyping", "matplotlib", "numpy", "torch")
 
 _TOOLS = ("carry_on", "check", "hint", "progress")
 _PACKAGES = ("attention", "checks", "fused", "models", "plotting")
+
+if "ipykernel" in sys.modules:  # A notebook's first cell imports these next.
+    _missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if _missing:
+        _said = "The course needs {0}, which this notebook's Python lacks; run: %pip install {0}"
+        raise ImportError(_said.format(" ".join(_missing)))
 
 
 def __getattr__(name):

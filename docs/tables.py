@@ -6,7 +6,6 @@ because judging every variant with 20 seeds takes minutes.
 """
 
 import os
-import re
 import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
@@ -14,9 +13,9 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+from course_lib.authoring.addresses import colab, on_github, pages, published
 from course_lib.authoring.lesson_tree import LessonTree
 from course_lib.authoring.matrix import judge_variant, run
-from course_lib.authoring.site import published
 from course_lib.authoring.times import course_times, spoken
 from course_lib.authoring.variants import variants
 from course_lib.checks import exercises
@@ -75,7 +74,10 @@ def first_screen() -> str:
     If pyproject.toml names the repository, the link leads to the published site, and the way to
     start begins with a clone. Otherwise the link leads to the page that says how to build the site.
     """
-    page = pages_address(ROOT) or "docs/site.md"
+    repository = on_github(published(ROOT))
+    page = pages(repository) if repository else "docs/site.md"
+    first = next(iter(lessons()))
+    try_it = f" ([open it in Colab]({colab(repository, first)}))" if repository else ""
     start = "python -m course_lib lab   # installs the course on first use and opens lesson 00"
     where = "To start, get a copy of this repository, open a terminal in it and run:"
     if address := published(ROOT):
@@ -93,26 +95,27 @@ The course is for everyone who knows Python and some linear algebra. Its core ta
 {start}
 ```
 
-You can type a number of your own in lesson 00 or on the [course's web site]({page}). To teach with
-the course, read the [instructor's guide](docs/instructors.md)."""
+You can type a number of your own in lesson 00{try_it} or on the [course's web site]({page}). To teach with
+the course, read the [instructor's guide](docs/instructors.md)."""  # noqa: E501
 
 
 def lesson_table() -> str:
     """Return the lessons with a picture, a link, their exercises, points and times.
 
-    The links lead to the pages of the published site if pyproject.toml names the repository, and
-    otherwise to the notebook without outputs and to the executed one with its answers.
+    The links lead to the pages of the published site and to Colab if pyproject.toml names the
+    repository, and otherwise to the notebook without outputs and to the one with its answers.
     """
     course, rows, total = LessonTree.at(ROOT), [], 0
-    site = pages_address(ROOT)
-    address = f"{site}/notebooks/{{0}}/{{0}}.html" if site else "notebooks/{0}/{0}.ipynb"
-    executed = "" if site else "<br>[outputs and answers](solutions/{0}/{0}.ipynb)"
+    address, more = "notebooks/{0}/{0}.ipynb", "outputs and answers](solutions/{0}/{0}.ipynb"
+    if repository := on_github(published(ROOT)):
+        address = f"{pages(repository)}/notebooks/{{0}}/{{0}}.html"
+        more = f"open in Colab]({colab(repository, '{0}')}"
     found = course_times(course)
     for slug, lesson in lessons().items():
         picture = f'<img src="docs/pictures/lessons/{slug[:2]}.png" width="140" alt="">'
         title = f"{slug[:2]} {lesson.title}".replace(" ", NO_BREAK, 2)  # keeps the column wide
         title = f"{picture}<br>[{title}]({address.format(slug)})" + " ★" * lesson.starred
-        title += executed.format(slug).replace(" ", NO_BREAK)
+        title += f"<br>[{more})".format(slug).replace(" ", NO_BREAK)
         stars = [f"`{name}`{' ★' * course.starred(name)}" for name in lesson.exercises]
         rows.append([title, ", ".join(stars), counted_points(slug), found[slug]])
         total += 0 if lesson.starred else rows[-1][2]
@@ -122,12 +125,6 @@ def lesson_table() -> str:
         for *row, time in rows
     ]
     return as_table(["Lesson", "You write", "Points", "Core path", "Whole"], told)
-
-
-def pages_address(root: Path) -> str | None:
-    """Return the address of the site on GitHub Pages if pyproject.toml names the repository."""
-    found = re.fullmatch(r"https://github\.com/([^/]+)/([^/]+?)(?:\.git)?/?", published(root) or "")
-    return found and f"https://{found[1]}.github.io/{found[2]}"
 
 
 def _unbroken(minutes: float) -> str:

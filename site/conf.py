@@ -7,7 +7,7 @@ import re
 import course_lib.grading.driver
 import course_lib.plotting  # noqa: F401
 from course_lib import __version__
-from course_lib.authoring.site import BRANCH, LAUNCH
+from course_lib.authoring.addresses import BRANCH, LAUNCH
 
 project = "The attention course"
 author = "The attention course authors"

@@ -2,6 +2,7 @@
 
 import html
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -77,12 +78,17 @@ def _add(outputs: list, output) -> None:
 
 @contextmanager
 def live_notebook(
-    folder: Path | None = None, *, someone: bool = False, **environment: str
+    folder: Path | None = None,
+    *,
+    someone: bool = False,
+    python: str = sys.executable,
+    **environment: str,
 ) -> Iterator[LiveNotebook]:
-    """Start a kernel of this interpreter that works in a folder."""
+    """Start a kernel of an interpreter, by default this one, that works in a folder."""
     import os
 
     manager = KernelManager(kernel_name="python3")
+    manager.kernel_spec.argv[0] = python
     manager.start_kernel(env=os.environ | environment, cwd=folder and str(folder))
     client = manager.client()
     client.start_channels()

@@ -11,9 +11,10 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from site_build import REPOSITORY, ROOT
 
+from course_lib import NEEDED
 from course_lib.authoring import builder
 from course_lib.authoring.builder import file_digest
-from course_lib.authoring.site import NEEDED, launchable, reading_copy
+from course_lib.authoring.site import launchable, reading_copy
 from course_lib.cli import main as cli
 
 CONF = 'html_theme = "basic"\nextensions = ["myst_nb"]\nnb_execution_mode = "off"\n'

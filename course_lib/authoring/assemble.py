@@ -3,12 +3,13 @@
 import re
 from typing import TYPE_CHECKING
 
-from course_lib.authoring.lesson_tree import LessonTree
+from course_lib.authoring.addresses import colab, on_github, published, to_lesson
+from course_lib.authoring.lesson_tree import LessonTree, files_home
 from course_lib.authoring.paste import Solution, find_solution, solution_path
 from course_lib.authoring.read import HEADING, TOGETHER, Part, assign_roles, read_cells
 from course_lib.authoring.skeleton import check_placeholders
 from course_lib.authoring.times import STAR, TIME, times, told
-from course_lib.checks.judge.report import OPTIONAL
+from course_lib.checks.judge.outcomes import OPTIONAL
 from course_lib.workspace.errors import BuildError
 from course_lib.workspace.sources import bound_names, undefined_names
 
@@ -29,6 +30,10 @@ _METADATA = {
         "pygments_lexer": "ipython3",
     },
 }
+OPEN_IN_COLAB = "[Open this lesson in Colab]"
+# If the course is missing, Python's error message shows this line.
+_IMPORT = "import course_lib  # To install it, run"
+_IN_CLONE = f'{_IMPORT} "python -m course_lib lab" in the course\'s folder.'
 _LOCKED = {"grade": False, "solution": False, "locked": True}
 _ANSWER = {"grade": False, "solution": True, "locked": False}
 _CHECK = {"grade": True, "solution": False, "locked": True}
@@ -58,7 +63,38 @@ def assemble(course: LessonTree, slug: str) -> "tuple[NotebookNode, dict[str, in
         for cell in _notebook_cells(part, course, slug, solutions, ids):
             notebook.cells.append(cell)
             lines[cell.id] = part.cell.line
+    lines["setup"] -= 2  # the two lines that say how to install the course are not in the text
+    repository = on_github(published(files_home(course.library)))
+    _say_where_it_runs(notebook.cells, slug, repository)
+    if words := following(course, slug):
+        notebook.cells.append(nbformat.v4.new_markdown_cell(words, id="next-lesson"))
     return notebook, lines
+
+
+def _say_where_it_runs(cells: list, slug: str, repository: str | None) -> None:
+    """Add how to install the course to the first code cell, and a link to Colab to the title."""
+    first = f"{_IMPORT}: %pip install git+{repository}" if repository else _IN_CLONE
+    setup = next(cell for cell in cells if cell.id == "setup")
+    setup.source = f"{first}\n\n{setup.source}"
+    if repository and cells[0].cell_type == "markdown":
+        title, _, rest = cells[0].source.partition("\n")
+        cells[0].source = f"{title}\n\n{OPEN_IN_COLAB}({colab(repository, slug)})\n{rest}"
+
+
+def following(course: LessonTree, slug: str) -> str:
+    """Return a line with a link to the next lesson and, if that is optional, to the one after it.
+
+    It is empty for the last lesson.
+    """
+    later = sorted(other for other in course.lessons if other > slug)
+    links = []
+    for other in later:
+        lesson = course.lessons[other]
+        links.append(to_lesson(f"{other[:2]} · {lesson.title}", other))
+        if not lesson.starred:
+            break
+        links[-1] += f" {STAR}, which is optional"
+    return f"**Next:** {', or '.join(links)}" if links else ""
 
 
 def _solutions(parts: list[Part], course: LessonTree, slug: str) -> dict[str, Solution]:

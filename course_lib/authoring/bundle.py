@@ -15,7 +15,8 @@ from pathlib import Path
 
 import nbformat
 
-from course_lib.authoring.builder import check_release, released
+from course_lib.authoring.addresses import TO_LESSON
+from course_lib.authoring.builder import check_release, released, source_is_changed
 from course_lib.authoring.lesson_tree import RELEASE, LessonTree, files_home, template
 from course_lib.authoring.paste import solution_path
 from course_lib.workspace import course_toml
@@ -109,7 +110,11 @@ def make_bundle(
         _, changed = released(course, slug)
         for name in changed:
             say(f"{name} was edited or run, so the zip holds the course's version of it")
-        if not changed and (drifts := check_release(course, slug)):
+        if source_is_changed(course, slug):
+            say(
+                f"{course.relative(course.solution(slug))} was edited or run, so the zip ignores it"
+            )
+        elif not changed and (drifts := check_release(course, slug)):
             raise CourseError(str(drifts[0]))
     say("packing")
     files = contents(course, lessons, up_to)
@@ -155,8 +160,12 @@ def contents(course: LessonTree, lessons: Sequence[str], up_to: str | None) -> d
     notebooks = []
     for slug in lessons:
         release, _ = released(course, slug)
+        text = release[f"{slug}.ipynb"].decode()
+        # A lesson that students do not have yet is named without a link.
+        text = TO_LESSON.sub(lambda to: to[0] if to[2] in lessons else to[1], text)
+        release[f"{slug}.ipynb"] = text.encode()
         files |= {f"{RELEASE}/{slug}/{name}": data for name, data in release.items()}
-        notebooks.append(nbformat.reads(release[f"{slug}.ipynb"].decode(), as_version=4))
+        notebooks.append(nbformat.reads(text, as_version=4))
     settings = sorted((library / "lab_config").rglob("*.json"))
     known = [slug for slug in course.lessons if up_to is None or slug <= up_to]
     starts = {library / name for name in STARTS}

@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import tempfile
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,9 +18,11 @@ import torch
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
-from course_lib import exercises
+from course_lib import NEEDED, exercises
 from course_lib.attention import CausalSelfAttention, LanguageModel, positional_encoding
-from course_lib.authoring.builder import released
+from course_lib.authoring.addresses import LAUNCH, TO_LESSON, binder, colab, on_github
+from course_lib.authoring.assemble import OPEN_IN_COLAB
+from course_lib.authoring.builder import released, source_is_changed
 from course_lib.authoring.lesson_tree import LessonTree, template
 from course_lib.checks import grade
 from course_lib.models.trained import live_induction, live_translator, trained_induction
@@ -30,14 +31,9 @@ from course_lib.workspace.errors import CourseError, UsageError
 from course_lib.workspace.folder import lesson_names
 
 BESIDE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE")
-LAUNCH = "launch"  # folder of the site with the notebooks that Colab and Binder open
-BRANCH = "gh-pages"  # the branch that holds the published site, and so those notebooks
-# Packages that lessons, checks and figures import, in addition to the standard library and IPython.
-NEEDED = ("jaxtyping", "matplotlib", "numpy", "torch")
 
 # The field stays visible beside the output after the reader has opened it.
 GUESS = '\n\n<label class="guess">Your guess: <input autocomplete="off"></label>'
-_REPOSITORY = re.compile(r"(https://github\.com/[\w.-]+/[\w.-]+?)(\.git)?/?")
 
 
 def build(
@@ -58,23 +54,25 @@ def build(
     Raises:
         UsageError: `root` has no site, `into` holds something else, or the address is invalid.
         CourseError: Sphinx reported an error or a warning.
-        BuildError: a lesson's release and its source notebook were both changed.
+        BuildError: the original of a release that was changed cannot be generated.
     """
     into = into.resolve()
     if repository is not None:
-        found = _REPOSITORY.fullmatch(repository)
-        if found is None:
+        given, repository = repository, on_github(repository)
+        if repository is None:
             raise UsageError(
                 "the repository must be https://github.com/OWNER/NAME, since Colab reads from "
-                f"GitHub; got {repository}"
+                f"GitHub; got {given}"
             )
-        repository = found[1]
-    releases = {}
+    releases, course = {}, LessonTree.at(root)
     for lesson in _check(root, into):
-        files, changed = released(LessonTree.at(root), lesson)
+        files, changed = released(course, lesson)
         releases[lesson] = files[f"{lesson}.ipynb"].decode()
         for name in changed:
             tell(f"{name} was edited or run, so the site shows the course's version of it")
+        if source_is_changed(course, lesson):
+            name = course.relative(course.solution(lesson))
+            tell(f"{name} was edited or run, and the site shows the outputs that it has now")
     into.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".course-site-", dir=into.parent) as folder:
         scratch = Path(folder)
@@ -85,12 +83,6 @@ def build(
             os.replace(into, scratch / "old")
         os.replace(scratch / "html", into)
     return into / "index.html"
-
-
-def published(root: Path) -> str | None:
-    """Return the repository's address from pyproject.toml, or None."""
-    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return project.get("urls", {}).get("Repository")
 
 
 def _check(root: Path, into: Path) -> list[str]:
@@ -142,12 +134,12 @@ def _lay_out(root: Path, releases: dict[str, str], source: Path, repository: str
     for lesson, text in releases.items():
         release = nbformat.reads(text, as_version=4)
         solved = _notebook(root, lesson, "solutions")
-        solution = nbformat.read(solved, as_version=4)
         try:
-            page = reading_copy(with_outputs(release, solution), lesson, repository)
-        except KeyError as missing:
-            what = f"{solved.relative_to(root)} has no cell {missing}; run: course build {lesson}"
-            raise CourseError(what) from None
+            solution = nbformat.read(solved, as_version=4)
+        except ValueError as error:
+            what = f"{solved.relative_to(root)} is damaged ({error})"
+            raise CourseError(f"{what}; replace it with: course build {lesson} --force") from None
+        page = reading_copy(with_outputs(release, solution), lesson, repository)
         path = _notebook(source, lesson)
         path.parent.mkdir(parents=True)
         nbformat.write(page, path)
@@ -220,12 +212,12 @@ def with_outputs(release: NotebookNode, solution: NotebookNode) -> NotebookNode:
     """Return the release with the outputs of the solution notebook, matched by cell id.
 
     Answer cells, their checks and the cells that carry on get none, because those outputs belong
-    to the course's answer.
+    to the course's answer. Neither does a cell that somebody deleted from the solution notebook.
     """
     outputs = {cell.id: cell.outputs for cell in solution.cells if cell.cell_type == "code"}
     for cell in release.cells:
         if cell.cell_type == "code" and not _is_exercise(cell):
-            cell.outputs = outputs[cell.id]
+            cell.outputs = outputs.get(cell.id, [])
     return release
 
 
@@ -243,14 +235,11 @@ def reading_copy(page: NotebookNode, lesson: str, repository: str | None) -> Not
             question.source += GUESS
             cell.metadata.setdefault("tags", []).append("hide-output")
             question = None
-    title, _, text = page.cells[0].source.partition("\n")
+    title, _, text = _without_link(page.cells[0].source).partition("\n")
     open_in = "To work on the lesson, "
     if repository is not None:
-        name = repository.removeprefix("https://github.com/")
-        path = f"{LAUNCH}/notebooks/{lesson}/{lesson}.ipynb"
-        colab = f"https://colab.research.google.com/github/{name}/blob/{BRANCH}/{path}"
-        binder = f"https://mybinder.org/v2/gh/{name}/{BRANCH}?urlpath=lab/tree/{path}"
-        open_in = f"Open it in [Colab]({colab}) or [Binder]({binder}), or "
+        places = f"[Colab]({colab(repository, lesson)}) or [Binder]({binder(repository, lesson)})"
+        open_in = f"Open it in {places}, or "
     note = template("reading_copy.md").format(open_in=open_in)
     page.cells[0].source = f"{title}\n\n{note}\n{text}"
     return page
@@ -262,11 +251,23 @@ def _is_exercise(cell: NotebookNode) -> bool:
     return bool(nbgrader.get("solution") or nbgrader.get("grade") or carries_on)
 
 
+def _without_link(title: str) -> str:
+    """Return a lesson's first cell without the link to the copy in Colab."""
+    return re.sub(rf"\n\n{re.escape(OPEN_IN_COLAB)}\([^)]*\)", "", title)
+
+
 def launchable(release: NotebookNode, repository: str) -> NotebookNode:
     """Return the release with a first cell that installs the course where it is missing.
 
-    Grading takes only the answers out of a submission, so it ignores this cell.
+    Its links to other lessons lead to their copies. Grading takes only the answers out of a
+    submission, so it ignores these changes.
     """
+    release.cells[0].source = _without_link(release.cells[0].source)
+    for cell in release.cells:
+        if cell.cell_type == "markdown":
+            cell.source = TO_LESSON.sub(
+                lambda link: f"[{link[1]}]({colab(repository, link[2])})", cell.source
+            )
     source = template("install_cell.txt").rstrip().format(needed=NEEDED, repository=repository)
     release.cells.insert(0, new_code_cell(source, id="install"))
     return release

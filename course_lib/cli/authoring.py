@@ -85,7 +85,10 @@ def build(
         return
     for result in results:
         done = "executed" if result.executed else "generated" if result.generated else "up to date"
-        typer.echo(f"{result.lesson}: {done} ({result.seconds:.1f} s)")
+        line = f"{result.lesson}: {done} ({result.seconds:.1f} s)"
+        if result.changed:
+            line = f"{result.lesson}: left alone: edited or run: {', '.join(result.changed)}"
+        typer.echo(line)
 
 
 @verbs.command(rich_help_panel=INSTRUCTORS)
@@ -146,7 +149,8 @@ def site(
     root = with_sources("site")
     need("site", "site")
     with working():
-        from course_lib.authoring.site import build, published
+        from course_lib.authoring.addresses import published
+        from course_lib.authoring.site import build
 
     repository = repository or published(root)
     lines: list[str] = []

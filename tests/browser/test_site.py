@@ -2,16 +2,12 @@
 
 import os
 import re
-import shutil
 import subprocess
-import venv
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
-from pathlib import Path
 
 import nbformat
 import pytest
-from guides import copy_of_the_course
 from page_scripts import THIN, run_axe, serious
 from site_build import LESSONS, REPOSITORY, ROOT, cells, leaks, pages, run_course, secrets
 
@@ -157,68 +153,6 @@ def test_publishing_makes_the_site_the_branch_of_a_repository(site, tmp_path):
     assert set(found.split("\0")) - {""} == here >= {".nojekyll", "index.html"}
     missing = subprocess.run(publish, cwd=tmp_path, capture_output=True, text=True)
     assert missing.returncode == 1 and "run 'course site" in missing.stderr
-
-
-@pytest.fixture
-def published(tmp_path):
-    """Return git settings under which a clone stands at this repository's address on GitHub."""
-    clone = copy_of_the_course(tmp_path / "published")
-    shutil.copy(ROOT / "hatch_build.py", clone)
-    who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
-    for command in (["init", "-q"], ["add", "."], [*who, "commit", "-qm", "course"]):
-        subprocess.run(["git", *command], cwd=clone, check=True)
-    return {
-        "GIT_CONFIG_COUNT": "1",
-        "GIT_CONFIG_KEY_0": f"url.{clone.as_uri()}.insteadOf",
-        "GIT_CONFIG_VALUE_0": REPOSITORY,
-        "PIP_NO_INDEX": "1",
-        "PIP_NO_BUILD_ISOLATION": "0",  # no isolation: pip takes the hatchling here
-    }
-
-
-@pytest.fixture
-def elsewhere(tmp_path):
-    """Return the Python of an environment that has everything but the course, as in Colab."""
-    here = Path(nbformat.__file__).parent.parent
-    packages = tmp_path / "packages"
-    packages.mkdir()
-    for path in here.iterdir():
-        if "attention_course" not in path.name:
-            (packages / path.name).symlink_to(path)
-    venv.create(tmp_path / "venv", symlinks=True)
-    own = next((tmp_path / "venv").glob("lib/*/site-packages"))
-    (own / "everything.pth").write_text(f"{packages}\n")
-    return tmp_path / "venv" / "bin" / "python"
-
-
-@pytest.mark.skipif(os.name == "nt", reason="an environment is made with symbolic links")
-def test_a_launched_notebook_installs_the_course_and_its_checks_work(
-    site, published, elsewhere, tmp_path
-):
-    lesson = "02_masked_softmax"
-    notebook = nbformat.read(site / "launch/notebooks" / lesson / f"{lesson}.ipynb", as_version=4)
-    wanted = ("install", "setup", "stable_softmax-answer", "stable_softmax-check")
-    notebook.cells = [cell for cell in notebook.cells if cell.id in wanted]
-    answer = "".join(cells("solutions", lesson)["stable_softmax-answer"]["source"])
-    notebook.cells[2].source = answer
-    folder = tmp_path / "alone"
-    folder.mkdir()
-    nbformat.write(notebook, folder / "lesson.ipynb")
-    known = ("PYTHONPATH", "VIRTUAL_ENV", "COURSE_CHECK_SEED")
-    environment = {k: v for k, v in os.environ.items() if k not in known}
-    command = ["nbconvert", "--to", "notebook", "--execute", "--inplace", "lesson.ipynb"]
-    done = subprocess.run(
-        [elsewhere, "-m", *command],
-        cwd=folder,
-        env={**environment, **published},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    shown = nbformat.read(folder / "lesson.ipynb", as_version=4).cells[-1].outputs
-    assert "<code>stable_softmax</code>: correct" in shown[0]["data"]["text/html"]
-    installed = list(tmp_path.glob("venv/lib/*/site-packages/course_lib/__init__.py"))
-    assert installed
 
 
 # --- in a browser ---------------------------------------------------------------------

@@ -36,7 +36,8 @@ def test_a_check_keeps_what_it_found_right_and_says_so_once(notebook, capsys):
     notebook.run(CAUSAL)
     for said in (f"\n{KEPT}\n", "", ""):
         assert _judged_here.check("causal_mask") == 2
-        built = f"You have built 1 of the {len(exercises())} parts of your Transformer."
+        built = f"You have built 1 of the {len(exercises())} parts of your Transformer. "
+        built += "`course_lib.progress()` shows them."
         assert capsys.readouterr().out.endswith(f"{built}\n{said}")
     notebook.run(f"{CAUSAL}  # newer")
     _judged_here.check("causal_mask")

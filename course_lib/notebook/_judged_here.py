@@ -261,7 +261,8 @@ def _built(exercise: str, kept: str) -> list[tuple[str, str]]:
         return []
     count, total = len(own_library.kept()), len(names())
     said = f"`{exercise}` helps to {purpose_of(exercise)}. "
-    said += f"You have built {count} of the {total} parts of your Transformer."
+    said += f"You have built {count} of the {total} parts of your Transformer. "
+    said += "`course_lib.progress()` shows them."
     lines = [(said, paragraph(inline(said)) + bar(count, total))]
     return [*lines, (kept, paragraph(inline(kept), small=True))] if kept else lines
 

@@ -15,6 +15,8 @@ import nbformat
 import pytest
 from waiting import PATIENCE, wait_until
 
+from course_lib.authoring.assemble import following
+from course_lib.authoring.lesson_tree import LessonTree
 from course_lib.checks import exercises
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -137,6 +139,21 @@ def test_lab_shows_a_student_no_graders_tools_and_logs_nothing_but_the_address(
     page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
     tab = page.locator(".lm-DockPanel-tabBar .lm-TabBar-tab", has_text=f"{LESSON}.ipynb")
     assert "jp-mod-dirty" not in tab.get_attribute("class"), "nobody has changed it"
+    assert page.locator(".jp-Dialog").count() == 0
+
+
+def test_the_end_of_a_lesson_opens_the_next_one_without_a_dialog(page, serve, tmp_path):
+    shutil.copy(ROOT / "nbgrader_config.py", tmp_path)
+    after = "03_batch_matmul"
+    link = nbformat.v4.new_markdown_cell(following(LessonTree.at(ROOT), LESSON))
+    for lesson, cells in ((LESSON, [link]), (after, [])):
+        (tmp_path / "notebooks" / lesson).mkdir(parents=True)
+        notebook = nbformat.v4.new_notebook(cells=cells)
+        nbformat.write(notebook, tmp_path / "notebooks" / lesson / f"{lesson}.ipynb")
+    address, _ = serve(tmp_path)
+    page.goto(f"{address}/?token={TOKEN}")
+    page.get_by_role("link", name="03 · Batched matrix products").click()
+    page.locator(".lm-DockPanel-tabBar .lm-TabBar-tab", has_text=f"{after}.ipynb").wait_for()
     assert page.locator(".jp-Dialog").count() == 0
 
 

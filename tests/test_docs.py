@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from guides import typed
 from packaging.requirements import Requirement
+from site_build import REPOSITORY
 from typer.main import get_command
 
+from course_lib.authoring.addresses import colab
 from course_lib.authoring.matrix import Matrix, Row
 from course_lib.authoring.variants import variants
 from course_lib.cli.main import app
@@ -33,6 +35,16 @@ def text_of(page):
 
 def test_the_lesson_table_is_that_of_the_exercises():
     assert tables.between(text_of("README.md"), "lessons") == tables.lesson_table(), REWRITE
+
+
+def test_the_readme_of_a_public_repository_links_the_pages_and_the_copies_in_colab(monkeypatch):
+    monkeypatch.setattr(tables, "published", lambda root: f"{REPOSITORY}.git")
+    rows = tables.lesson_table().splitlines()[2:-1]
+    for slug, row in zip(lessons(), rows, strict=True):
+        page = f"https://example.github.io/attention-course/notebooks/{slug}/{slug}.html"
+        assert f"]({page})" in row and f"]({colab(REPOSITORY, slug)})" in row
+    start = tables.first_screen()
+    assert f"git clone {REPOSITORY}" in start and colab(REPOSITORY, "00_whole_game") in start
 
 
 @pytest.mark.parametrize("slug", list(lessons()))

@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from types import CodeType, FunctionType, ModuleType
+from types import FunctionType, ModuleType
 
 from course_lib.checks.observe.call import observe_all
 from course_lib.checks.observe.codec import decode, encode
@@ -116,7 +116,13 @@ def courses_versions_refuse(names: Iterable[str]) -> Iterator[None]:
     functions = [function for name in names for function in _courses_functions(name)]
     kept = [(function, function.__code__) for function in functions]
     for function, code in kept:
-        function.__code__ = _refusal(code)
+        refusal = _refuse_a_step if inspect.isgeneratorfunction(function) else _refuse
+        function.__code__ = refusal.__code__.replace(
+            co_filename="<refusal>",  # not a library file, so that tracebacks keep the line
+            co_name=code.co_name,
+            co_qualname=code.co_qualname,
+            co_freevars=code.co_freevars,  # must match the function's closure
+        )
     try:
         yield
     finally:
@@ -141,18 +147,13 @@ def _courses_functions(name: str) -> list:
     return found
 
 
-def _refusal(code: CodeType) -> CodeType:
-    """Return code that only raises, with the names and the closure variables of `code`."""
-    return _refuse.__code__.replace(
-        co_filename="<refusal>",  # not a library file, so that tracebacks keep the line
-        co_name=code.co_name,
-        co_qualname=code.co_qualname,
-        co_freevars=code.co_freevars,  # must match the function's closure
-    )
-
-
 def _refuse(*_args, **_kwargs) -> None:  # its code runs with other globals
     raise RuntimeError("this is the course's own solution, not yours")
+
+
+def _refuse_a_step(*_args, **_kwargs) -> Iterator[None]:  # a generator takes only such code
+    raise RuntimeError("this is the course's own solution, not yours")
+    yield
 
 
 def _end_watching() -> None:  # pragma: no cover - it ends coverage's measurement, too

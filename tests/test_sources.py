@@ -1,9 +1,11 @@
 """Digests cover everything but comments, docstrings and layout."""
 
+import ast
 from pathlib import Path
 
 import pytest
 
+from course_lib.workspace import sources
 from course_lib.workspace.sources import digest_of, reached
 
 LIBRARY = Path(__file__).resolve().parent.parent / "course_lib"
@@ -44,6 +46,20 @@ def test_a_digest_covers_everything_but_comments_docstrings_and_layout(
         path.write_text(text, encoding="utf-8")
         digests.append(digest_of([path], tmp_path))
     assert before != after and (digests[0] == digests[1]) is same
+
+
+def test_a_digest_does_not_depend_on_how_python_divides_an_f_string(tmp_path, monkeypatch):
+    # Python 3.12.1 ends the format of `{x:<{n}}` with an empty text, and 3.11 does not.
+    def digest(*width):
+        texts = [ast.JoinedStr([ast.Constant(text) for text in parts]) for parts in (width, "ab")]
+        tree = ast.Module([ast.Expr(text) for text in texts])
+        monkeypatch.setattr(sources, "_tree", lambda source: tree)
+        sources._code.cache_clear()
+        return sources.digest_of([tmp_path / "x.py"], tmp_path)
+
+    (tmp_path / "x.py").touch()
+    assert digest("<", "", "20", "") == digest("<20") != digest("<", "2")
+    sources._code.cache_clear()
 
 
 def reached_from(cell):

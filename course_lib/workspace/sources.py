@@ -9,6 +9,7 @@ import ast
 import builtins
 import functools
 import hashlib
+import itertools
 import re
 import symtable
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -102,12 +103,26 @@ def _write(node: object, write: Callable[[str], None]) -> None:
             match value:  # no docstrings
                 case [ast.Expr(ast.Constant(str())), *rest] if isinstance(node, _DOCUMENTED):
                     value = rest
+            if isinstance(node, ast.JoinedStr):
+                value = list(_joined(value))
             if value not in (None, []) and name not in ("ctx", "kind", "type_comment"):
                 write(f" {name}=")
                 _write(value, write)
         write(")")
     else:
         write(repr(node))
+
+
+def _joined(parts: Iterable[ast.expr]) -> Iterator[ast.expr]:
+    """Yield the parts of an f-string, with each text between two fields as one constant.
+
+    Versions of Python differ in whether they divide such a text and keep an empty one.
+    """
+    for is_text, run in itertools.groupby(parts, lambda part: isinstance(part, ast.Constant)):
+        if not is_text:
+            yield from run
+        elif text := "".join(part.value for part in run if isinstance(part, ast.Constant)):
+            yield ast.Constant(text)
 
 
 def _files_of(source: str, library: Path, solutions: Mapping[str, Path]) -> set[Path]:

@@ -87,6 +87,7 @@ def untyped(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.usefixtures("untyped")
 @pytest.mark.filterwarnings("ignore:The tensor attributes? self.*attention_weights")
+@pytest.mark.filterwarnings("ignore:Guards may run slower on Python 3.13.0")
 @pytest.mark.parametrize("name", COMPILED)
 def test_a_solution_compiles_as_one_graph_and_exports(name):
     sizes, inputs = COMPILED[name]

@@ -13,6 +13,7 @@ _NOSUID, _NODEV, _NOEXEC, _REC, _PRIVATE = 2, 4, 8, 16384, 1 << 18
 _PDEATHSIG, _CAPBSET_DROP, _SET_SECCOMP, _NO_NEW_PRIVS, _SUBREAPER = 1, 24, 22, 38, 36
 _SECCOMP_FILTER, _CAPABILITY_VERSION_3, _LAST_CAPABILITY = 2, 0x20080522, 63
 _RESERVED = 4_000_000_000  # bytes that threads reserve but hardly use
+_SPARE = 40_000_000  # bytes below the limit, so that a cell raises MemoryError before it is killed
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -65,13 +66,15 @@ def confine(settings: dict[str, Any]) -> None:
             _mount("tmpfs", folder, "tmpfs", _NOSUID | _NODEV, options)
         _mount("devpts", "/dev/pts", "devpts", _NOSUID | _NOEXEC, "ptmxmode=0666,mode=620,max=16")
         _mount("proc", "/proc", "proc", _NOSUID | _NODEV | _NOEXEC)
-    size = int(Path("/proc/self/statm").read_bytes().split()[0]) * resource.getpagesize()
+    statm = Path("/proc/self/statm").read_bytes().split()  # in pages
+    size, resident, shared, _, _, data, _ = (int(n) * resource.getpagesize() for n in statm)
+    unused = data - (resident - shared)  # of what libraries map; 470 MB with torch for CUDA
     most = settings["processes"]
     if settings["uid"] is None:  # RLIMIT_NPROC then counts per user
         on_machine = Path("/proc/loadavg").read_text().split()[3].partition("/")[2]
         most = int(on_machine) + 8 * most
     for name, value in {
-        "RLIMIT_DATA": settings["memory"],
+        "RLIMIT_DATA": unused + settings["memory"] - _SPARE,
         "RLIMIT_AS": size + settings["memory"] + _RESERVED,  # includes shared mappings
         "RLIMIT_FSIZE": settings["file_size"],
         "RLIMIT_CPU": settings["cpu_seconds"],

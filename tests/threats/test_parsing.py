@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 from grading_course import CAUSAL, LESSON, QUICK, RIGHT, hand_in, honest, make_class, release
@@ -60,6 +61,14 @@ def test_v02_time_and_memory_are_limited_for_all_notebooks_of_a_student(course, 
     assert one(course).has_answers(fine)
     (tmp_path / "stub.ipynb").write_text(json.dumps(release(course)))
     assert not one(course).has_answers(tmp_path / "stub.ipynb")
+
+
+@LIMITED
+def test_v02_the_process_that_parses_does_not_import_torch(course, tmp_path, quick):
+    # The build for CUDA cannot be mapped within the limit on memory.
+    (tmp_path / "fine.ipynb").write_text(json.dumps(honest(course, **RIGHT)))
+    assert one(course).has_answers(tmp_path / "fine.ipynb")
+    assert "libtorch" not in Path(f"/proc/{parsing.start().pid}/maps").read_text()
 
 
 def test_v02_a_process_that_is_killed_or_hangs_is_replaced(course, tmp_path, quick, monkeypatch):

@@ -325,6 +325,8 @@ HOSTILE = {
     "long name": ({f"{'é' * 200}.ipynb": b"x"}, "File name too long"),
     "long path": ({f"{'y' * 200}/" * 40 + "x.ipynb": b"x"}, "File name too long"),
     "folders": ({"d/" * 900 + "x.ipynb": b"x"}, "lies in more than"),
+    "empty": ({}, "work.zip holds no file"),
+    "nothing of the student's": ({"__MACOSX/._x.ipynb": b"x"}, "work.zip holds no file"),
 }
 
 
@@ -386,6 +388,24 @@ def test_names_that_students_choose_do_not_make_it_another_systems_download(cour
     }
     assert collect(course, files) == 0
     assert collected(course) == {"1", "2", "3", "4"}
+
+
+def test_a_students_file_name_does_not_make_it_another_students_work(course, made, work):
+    empty = json.dumps(release(made)).encode()
+    of = "{}_{}_assignsubmission_file_".format
+    ada = of("Ada Lovelace", 815)
+    files = {
+        f"{ada}{of('Alan Turing', 816)}{LESSON}.ipynb": empty,
+        f"{of('Alan Turing', 816)}{LESSON}.ipynb": work,
+    }
+    (course / "w.csv").write_text(WORKSHEET)
+    assert collect(course, files, "--roster", "w.csv") == 3  # Grace handed in nothing
+    assert notebook(course, "alan").read_bytes() == work
+    assert notebook(course, "ada@x.org").read_bytes() == empty
+    files = {f"ada_1_11_bob_2_12_{LESSON}.ipynb": empty, f"bob_2_12_{LESSON}.ipynb": work}
+    assert collect(course, files) == 0
+    assert notebook(course, "1").read_bytes() == empty
+    assert notebook(course, "2").read_bytes() == work
 
 
 OF_CANVAS = packed({f"ada_1_11_{LESSON}.ipynb": b""})

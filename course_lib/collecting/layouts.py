@@ -38,7 +38,9 @@ _CANVAS = re.compile(
     re.DOTALL,
 )
 _MOODLE = re.compile(
-    r"(?P<name>.*)_(?P<who>\d+)_assignsubmission_[a-z]+(?:_(?P<original>.*))?", re.DOTALL
+    # The first number counts, because a student may choose a name that looks like another's.
+    r"(?P<name>.*?)_(?P<who>\d+)_assignsubmission_[a-z]+(?:_(?P<original>.*))?",
+    re.DOTALL,
 )
 # Each system's name for a roster, and the columns with student ids, the preferred one first.
 _ROSTERS = {

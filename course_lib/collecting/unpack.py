@@ -137,6 +137,9 @@ class SafeExtractor(ExtractorPlugin):
                     if room.files < 0 or room.bytes < member.file_size <= MAX_BYTES:
                         raise _LeftOutError("holds too much to be unpacked: ask for the notebook")
                     self._attempt(inner, self._take, archive, member, inner, room, depth)
+        told = any(one.is_relative_to(place) for one in self.problems)
+        if not (told or any(place.iterdir())):  # its owner would be in no line
+            raise _LeftOutError("holds no file: ask for the notebook itself")
 
     def _take(
         self, archive: zipfile.ZipFile, member: zipfile.ZipInfo, place: Path, room: Room, depth: int

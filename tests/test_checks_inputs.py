@@ -1,11 +1,12 @@
 """Nobody who has seen the inputs of one seed knows those of another."""
 
+import itertools
 import statistics
 
 import numpy as np
 import pytest
 
-from course_lib.checks import exercises
+from course_lib.checks import exercises, grade
 from course_lib.checks.judge.comparisons import Problem
 from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.judge.score import score_of
@@ -63,3 +64,11 @@ def test_a_table_of_the_inputs_of_one_seed_earns_little(name, otherwise):
     table = {given_in(probe) for probe, _ in prepare(exercises()[name], "public")}
     scores = [score_with(table, exercises()[name], seed, otherwise) for seed in "ABC"]
     assert statistics.median(scores) < MORE.get(name, MOST)  # sizes may be drawn twice by chance
+
+
+def test_a_test_that_answers_in_turn_without_looking_earns_less_than_half():
+    for name in ("is_causal", "is_permutation_equivariant"):
+        for start in (True, False):
+            turns = itertools.cycle((start, not start))
+            scores = [grade(name, lambda *_, turns=turns: next(turns), seed=s).score for s in "AB"]
+            assert max(scores) < 0.5, (name, start, scores)

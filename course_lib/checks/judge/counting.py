@@ -18,7 +18,7 @@ _IMPORTS = re.compile(
     r"(collections|einops|matplotlib|numpy\.(linalg|random|typing)|course_lib\.(models|plotting)"
     r"|torch\.(autograd|distributions|func|linalg|nn|optim|special|utils\.(checkpoint|data)))"
     r"(\.\w+)*|abc|bisect|cmath|contextlib|copy|course_lib(\.notebook)?|dataclasses|datetime|enum"
-    r"|fractions|functools|heapq|IPython\.display|itertools|jaxtyping|json|math|my_attention"
+    r"|fractions|functools|heapq|IPython\.display|itertools|json|math|my_attention"
     r"|numbers|numpy|operator|os|pprint|random|re|statistics|string|sys|textwrap|time|torch|tqdm"
     r"|typing|warnings"
 )
@@ -28,24 +28,32 @@ _OF_OS_AND_SYS = re.compile(
 )
 # Attributes that lead to the interpreter, to files, to other threads or below torch's functions.
 _REACH = """
-    _C _dynamo _inductor _io _jit_internal _ops _os _python_dispatch _sys _thread ag_frame
-    as_subclass asyncio atexit attrgetter bltns builtin_mod builtins checks classes codeop
-    CompilationUnit compile compiler concurrent copyreg cpp_extension cr_frame ctypes ctypeslib
-    current_shell DataLoader dis DisableTorchFunction distributed dump export f2py f_back f_builtins
-    f_code f_globals f_locals Formatter ForwardRef from_file fromfile futures fx gc get_field
-    get_ipython get_type_hints gi_frame grading hub importlib inspect io jit lib library linecache
-    load load_library logging make_dataclass memmap methodcaller mp multiprocessing open open_memmap
-    ops os overrides package parallel pathlib pickle pkgutil posix profiler python_multiprocessing
-    reducer reduction rundocs runstring save savetxt savez savez_compressed set_data setprofile
-    settrace shutil signal singledispatch singledispatchmethod socket StorageWeakRef stride_tricks
-    subprocess sys tb_frame tb_next tempfile threading tofile TorchDispatchMode TorchFunctionMode
-    traceback types unittest untyped_storage UntypedStorage update_wrapper urllib weakref zipfile
+    _C _dynamo _inductor _io _jit_internal _ops _os _python_dispatch _sys _thread ABCMeta
+    ag_frame as_subclass asyncio atexit attrgetter bltns builtin_mod builtins checks classes
+    codeop collect_env CompilationUnit compile compiler concurrent copyreg cpp_extension
+    cr_frame ctypes ctypeslib current_shell DataLoader decorate_methods dis
+    DisableTorchFunction distributed dump EnumMeta EnumType export extbuild f2py f_back
+    f_builtins f_code f_globals f_locals Formatter ForwardRef from_file fromfile futures fx gc
+    get_field get_ipython get_type_hints gi_frame grading hub importlib inspect
+    install_import_hook io jaxtyped jit lib library linecache load load_library logging
+    make_dataclass measure memmap methodcaller mp multiprocessing NamedTupleMeta open
+    open_memmap ops os overrides package parallel pathlib pickle pkgutil posix profiler
+    python_multiprocessing redirect_stderr redirect_stdout reducer reduction run_threaded
+    rundocs runstring save savetxt savez savez_compressed set_data setprofile settrace shutil
+    signal singledispatch singledispatchmethod socket storage StorageWeakRef stride_tricks
+    subprocess sys tb_frame tb_next tempfile threading TMonitor tofile TorchDispatchMode
+    TorchFunctionMode traceback types unittest untyped_storage UntypedStorage update_wrapper
+    urllib weakref wraps zipfile
 """
 _REACHING = frozenset(_REACH.split())
+# jaxtyping's types. They evaluate the expressions in a shape.
+_SHAPED = re.compile(r"(B?Float|U?Int|Complex)\d*|Bool|Num|Shaped")
+_PLAIN_SHAPE = re.compile(r"[\w\s.*#=+-]*")
 _BUILTINS = re.compile(
     r"breakpoint|compile|delattr|eval|exec|get_ipython|[gs]etattr|globals|locals|open|os|sys|type"
-    r"|vars"
+    r"|vars|wraps"
 )
+_DUNDER = re.compile(r"__(?!(main|file)__)\w+")
 _OPERATORS = "add|sub|mul|matmul|truediv|floordiv|mod|pow|and|or|xor"
 _PLAIN_DUNDER = re.compile(
     rf"__(i|r)?({_OPERATORS})__|__(abs|all|bool|call|class|contains|doc|enter|eq|exit|float|future"
@@ -120,9 +128,12 @@ def _suspects(tree: ast.Module, replaced: Collection[str]) -> Iterator[int]:
             case ast.Import(names=names):
                 is_suspect = not all(_IMPORTS.fullmatch(one.name) for one in names)
                 is_suspect |= any(one.asname and _BUILTINS.fullmatch(one.name) for one in names)
+            case ast.ImportFrom(module="jaxtyping", names=names):
+                is_suspect = not all(_SHAPED.fullmatch(one.name) for one in names)
+                is_suspect |= any(one.asname for one in names)
             case ast.ImportFrom(module=module, names=names):
                 is_suspect = not _IMPORTS.fullmatch(module or ".") or module in ("os", "sys")
-                is_suspect |= any(_leads_away(one.name) for one in names)
+                is_suspect |= any(_leads_away(one.name) for one in names if not _is_wraps(one))
                 is_suspect |= names[0].name == "*" and module not in _STARRED
             case ast.Attribute(value=owner, attr=word, ctx=context):
                 is_own = id(owner) in themselves or (
@@ -132,6 +143,7 @@ def _suspects(tree: ast.Module, replaced: Collection[str]) -> Iterator[int]:
                 is_suspect |= isinstance(context, _STORE) and word in replaced and not is_own
             case ast.Name(id=word):
                 is_suspect = bool(_BUILTINS.fullmatch(word)) or _is_odd(word)
+                is_suspect |= bool(_SHAPED.fullmatch(word)) and word not in own
             case ast.FunctionDef(name=word) | ast.AsyncFunctionDef(name=word):
                 is_suspect = _is_odd(word)
             case ast.ClassDef(keywords=keywords):
@@ -140,6 +152,7 @@ def _suspects(tree: ast.Module, replaced: Collection[str]) -> Iterator[int]:
                 is_suspect = True
             case ast.Constant(value=str(text)):
                 is_suspect = "/proc" in text or "/dev/" in text
+                is_suspect |= bool(_DUNDER.fullmatch(text)) and _is_odd(text)
             case _:
                 is_suspect = False
         if is_suspect:
@@ -148,6 +161,11 @@ def _suspects(tree: ast.Module, replaced: Collection[str]) -> Iterator[int]:
 
 def _leads_away(word: str) -> bool:
     return word in _REACHING or (word[:1] == "_" and not _PLAIN_DUNDER.fullmatch(word))
+
+
+def _is_wraps(one: ast.alias) -> bool:
+    """Return whether an import binds `wraps` to its name, whose uses are then looked at."""
+    return one.name == "wraps" and one.asname is None
 
 
 def _is_odd(word: str) -> bool:
@@ -173,10 +191,17 @@ def _harmless(node: ast.AST, themselves: set[int], replaced: Collection[str]) ->
                 yield node.value
         case ast.Call(func=ast.Attribute(value=ast.Name("re"), attr="compile")):
             yield node.func
-        case ast.Call(func=ast.Name("type"), args=[_], keywords=[]):
-            yield node.func
+        case ast.Call(func=ast.Name("type" | "wraps") as function, args=[_], keywords=[]):
+            yield function
+        case ast.Call(func=ast.Attribute(attr="wraps") as function, args=[_], keywords=[]):
+            yield function
         case ast.Subscript(value=ast.Name("type")):
             yield node.value
+        case ast.Subscript(
+            value=ast.Name() as kind, slice=ast.Tuple([_, ast.Constant(str(shape))])
+        ):
+            if _SHAPED.fullmatch(kind.id) and _PLAIN_SHAPE.fullmatch(shape):
+                yield kind
         case ast.Call(func=ast.Name("getattr"), args=[_, name, *_]):
             if _is_plain(name):
                 yield node.func

@@ -34,14 +34,11 @@ from course_lib.attention._kernel_pooling import (
     squared_distances,
 )
 from course_lib.attention._language_model import (
-    KVCache,
     LanguageModel,
     ablate_head,
     generate,
-    grouped_query_attention,
     induction_score,
     next_token_loss,
-    rotary_embedding,
 )
 from course_lib.attention._masked_softmax import (
     additive_mask,
@@ -66,6 +63,13 @@ from course_lib.attention._multi_head import (
     positional_encoding,
     shift_matrix,
     split_heads,
+)
+from course_lib.attention._real_model import (
+    GroupedQueryAttention,
+    KVCache,
+    grouped_query_attention,
+    next_token_logits,
+    rotary_embedding,
 )
 from course_lib.attention._scaled_dot_product import (
     DotProductAttention,

@@ -3,17 +3,15 @@
 # An attribute of a module, such as `context_length`, is a tensor or a module in torch's stubs.
 # pyright: reportOperatorIssue=false, reportCallIssue=false, reportIndexIssue=false
 import contextlib
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lib.attention._checked import checked
-from course_lib.attention._masked_softmax import masked_softmax
 
 
 @checked
@@ -148,86 +146,6 @@ def generate(
     return tokens
 
 
-class KVCache:
-    """The keys and values of all positions so far, so that a new token computes only its own.
-
-    `append` adds positions after the cached ones, and `attend` computes attention over all of
-    them, softmax(q K^T / sqrt(d)) V. Step by step, the outputs equal those of one causal pass over
-    the whole text.
-    """
-
-    def __init__(self) -> None:
-        """Start empty; the first `append` determines shapes, dtype and device."""
-        self.keys: list[Tensor] = []
-        self.values: list[Tensor] = []
-
-    @checked
-    def append(
-        self,
-        keys: Float[Tensor, "batch num_heads num_positions d"],
-        values: Float[Tensor, "batch num_heads num_positions v"],
-    ) -> None:
-        """Add one or more positions.
-
-        Args:
-            keys, values: keys and values of the new positions, for each item and head.
-        """
-        self.keys.append(keys)
-        self.values.append(values)
-
-    @checked
-    def attend(
-        self, query: Float[Tensor, "batch num_heads 1 d"]
-    ) -> Float[Tensor, "batch num_heads 1 v"]:
-        """Attend to all cached positions, and change nothing.
-
-        Args:
-            query: the query of the newest position, for each item and head.
-
-        Returns:
-            One output for each item and head.
-        """
-        keys, values = torch.cat(self.keys, dim=2), torch.cat(self.values, dim=2)
-        scores = query @ keys.mT / math.sqrt(query.shape[-1])  # (batch, num_heads, 1, n)
-        return torch.softmax(scores, dim=-1) @ values
-
-
-@checked
-def rotary_embedding(
-    x: Float[Tensor, "*batch num_positions d"], offset: int = 0
-) -> Float[Tensor, "*batch num_positions d"]:
-    """Rotate each pair of neighboring features by an angle that grows with the position.
-
-    At position p, features 2i and 2i + 1 are a point in the plane, rotated counter-clockwise by
-    p / 10000^(2i / d) radians. The dot product of a rotated query and key depends only on the
-    distance between their positions.
-
-    Differs from the layout of many checkpoints, which pair feature i with feature i + d / 2.
-
-    Args:
-        x: queries or keys, with any leading axes.
-        offset: the position of the first row; the others follow it.
-
-    Returns:
-        A new tensor of the shape and dtype of `x`.
-
-    Raises:
-        ValueError: `d` is odd.
-
-    Source: Su et al. 2021, section 3.4, https://arxiv.org/abs/2104.09864
-    """
-    num_positions, d = x.shape[-2:]
-    if d % 2:
-        raise ValueError(f"`x` must have an even number of features; got {d}.")
-    positions = offset + torch.arange(num_positions, device=x.device)
-    rates = 10000.0 ** (-torch.arange(0, d, 2, device=x.device).double() / d)  # (d / 2)
-    angles = positions[:, None] * rates  # (num_positions, d / 2)
-    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
-    first, second = x[..., 0::2], x[..., 1::2]
-    turned = first * cos - second * sin, first * sin + second * cos
-    return torch.stack(turned, dim=-1).flatten(-2)
-
-
 @checked
 def induction_score(
     attention_weights: Float[Tensor, "num_heads num_positions num_positions"],
@@ -279,43 +197,3 @@ def ablate_head(model: Any, layer: int, head: int) -> Iterator[None]:
         yield
     finally:
         hook.remove()
-
-
-@checked
-def grouped_query_attention(
-    queries: Float[Tensor, "batch num_heads num_queries d"],
-    keys: Float[Tensor, "batch num_groups num_keys d"],
-    values: Float[Tensor, "batch num_groups num_keys v"],
-    valid_lens: Int[Tensor, "..."] | None = None,
-    mask: Bool[Tensor, "..."] | None = None,
-) -> Float[Tensor, "batch num_heads num_queries v"]:
-    """Compute attention in which several heads share the same keys and values.
-
-    Head i uses group i // (num_heads / num_groups). With as many groups as heads, this is
-    multi-head attention. With one group, it is multi-query attention.
-
-    Args:
-        queries: the queries of each head.
-        keys, values: the keys and values of each group.
-        valid_lens: the number of leading keys that are real, `(batch,)` or `(batch, num_queries)`.
-        mask: True = may attend, broadcastable to `(batch, num_heads, num_queries, num_keys)`.
-            If both are given, a key must be allowed by both.
-
-    Returns:
-        The outputs of all heads; a query that may attend to no key gets zeros, and its gradient
-        is 0.
-
-    Raises:
-        ValueError: the number of groups does not divide the number of heads.
-
-    Source: Ainslie et al. 2023, https://arxiv.org/abs/2305.13245
-    """
-    num_heads, num_groups = queries.shape[1], keys.shape[1]
-    if num_heads % num_groups != 0:
-        raise ValueError(f"`num_groups` must divide num_heads = {num_heads}; got {num_groups}.")
-    shared = (num_groups, num_heads // num_groups)
-    queries = queries.unflatten(1, shared)  # (batch, num_groups, heads of a group, num_queries, d)
-    scores = queries @ keys.unsqueeze(2).mT / math.sqrt(queries.shape[-1])
-    weights = masked_softmax(scores.flatten(1, 2), valid_lens, mask)  # (batch, num_heads, n, m)
-    outputs = weights.unflatten(1, shared) @ values.unsqueeze(2)
-    return outputs.flatten(1, 2)  # (batch, num_heads, num_queries, v)

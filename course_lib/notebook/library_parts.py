@@ -19,9 +19,9 @@ _EXERCISES = {
         scaled_dot_product_attention DotProductAttention blocked_attention RecomputedAttention
         Lookup""",
     ("heads", 1): """split_heads merge_heads MultiHeadAttention CausalSelfAttention load_into_torch
-        grouped_query_attention""",
+        grouped_query_attention GroupedQueryAttention""",
     ("blocks", 1): """EncoderBlock DecoderBlock LanguageModel""",
-    ("words", 0): """greedy_decode generate KVCache""",
+    ("words", 0): """greedy_decode generate KVCache next_token_logits""",
     ("learning", -1): """masked_cross_entropy next_token_loss leave_one_out fit_bandwidth
         jacobian_wrt_query attention_backward""",
     ("looking inside", -1): """most_attended effect_of_masking induction_score ablate_head""",

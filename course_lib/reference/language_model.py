@@ -1,4 +1,4 @@
-"""Oracle of lesson 10: one position, one token, one head, one pair of features at a time."""
+"""Oracle of lesson 10: one position, one token, one head at a time."""
 
 import math
 from collections.abc import Callable, Collection, Mapping
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from course_lib.reference import Expected
-from course_lib.reference.masked_softmax import allowed_keys, attend, softmax_of
+from course_lib.reference.masked_softmax import softmax_of
 from course_lib.reference.multi_head import linear
 from course_lib.reference.translator import layer_norm, log_probability, part
 
@@ -74,34 +74,6 @@ def generate(
             logits = next_logits(text[-context_length:])
             text.append(int(np.argmax(next_probabilities(logits, temperature, top_k))))
     return Expected(np.array(texts))
-
-
-def kv_cache(
-    keys: np.ndarray, values: np.ndarray, queries: np.ndarray, appended: tuple[int, ...]
-) -> Expected:
-    """Return the attention of each query over all earlier positions, one head at a time.
-
-    Query i comes after `appended[i]` more positions.
-    """
-    if (sum(appended), len(appended)) != (keys.shape[2], queries.shape[2]):
-        raise ValueError("`appended` must fit the keys and the queries")
-    allowed = np.zeros((*queries.shape[:3], keys.shape[2]), dtype=bool)
-    for i in range(queries.shape[2]):
-        allowed[:, :, i, : sum(appended[: i + 1])] = True
-    return Expected(attend(queries, keys, values, allowed)[0])
-
-
-def rotary_embedding(x: np.ndarray, offset: int = 0) -> Expected:
-    """Rotate each pair of neighbors as a complex number, times exp(i * angle)."""
-    d, turned = x.shape[-1], np.zeros(x.shape)
-    assert d % 2 == 0
-    for *place, p, i in np.ndindex(*x.shape[:-1], d // 2):
-        angle = (offset + p) / 10000 ** (2 * i / d)
-        row = (*place, p)
-        point = complex(x[*row, 2 * i], x[*row, 2 * i + 1])
-        point *= complex(math.cos(angle), math.sin(angle))
-        turned[*row, 2 * i : 2 * i + 2] = point.real, point.imag
-    return Expected(turned)
 
 
 def induction_score(attention_weights: np.ndarray, period: int | None = None) -> Expected:
@@ -197,17 +169,3 @@ def logits_without(
                     heads[:, i, own] = sum(read[:, j, own] for j in range(i + 1)) / (i + 1)
         x = x + linear(heads, layer["W_o"], layer["bias"])
     return linear(x, model["embedding"])
-
-
-def grouped_query_attention(
-    queries: np.ndarray,
-    keys: np.ndarray,
-    values: np.ndarray,
-    valid_lens: np.ndarray | None = None,
-    mask: np.ndarray | None = None,
-) -> Expected:
-    """Attend with each query of each head separately, using its group's keys and values."""
-    heads_of_a_group = queries.shape[1] // keys.shape[1]
-    keys, values = (np.repeat(x, heads_of_a_group, axis=1) for x in (keys, values))
-    allowed = allowed_keys((*queries.shape[:3], keys.shape[2]), valid_lens, mask)
-    return Expected(attend(queries, keys, values, allowed)[0])

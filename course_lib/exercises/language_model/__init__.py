@@ -12,8 +12,5 @@ LESSON = Lesson(
         "generate",
         "induction_score",
         "ablate_head",
-        "rotary_embedding",
-        "KVCache",
-        "grouped_query_attention",
     ),
 )

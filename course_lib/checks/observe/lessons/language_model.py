@@ -1,8 +1,7 @@
-"""Lesson 10: attention modules, models that generate text, and caches."""
+"""Lesson 10: attention modules, and models that generate text."""
 
 import copy
 import dataclasses
-import itertools
 
 import torch
 
@@ -149,61 +148,3 @@ def equal_generators(target, probe, args, kwargs):
     if not all(torch.is_tensor(x) and x.shape == first.shape for x in (first, second, third)):
         return first
     return _noted(first, (first != second) | torch.equal(first, third))
-
-
-def _one_of_each(outputs, like):
-    """Join all steps into one tensor, or return the first step that is not a tensor.
-
-    Raises:
-        NotAsRequested: a step does not have the shape that its query asks for.
-    """
-    for number, step in enumerate(outputs, 1):
-        if not torch.is_tensor(step):
-            return step
-        if step.shape[:-1] != (*like.shape[:2], 1):
-            wanted = f"({', '.join(map(str, like.shape[:2]))}, 1, v)"
-            fact = (
-                f"Call {number} of `attend` must return a tensor of shape {wanted}; yours returns "
-            )
-            question = "Along which axis does the cache grow, and which axes come from the query?"
-            raise NotAsRequested(f"{fact}{tuple(step.shape)}.", question)
-    return torch.cat(outputs, dim=2)
-
-
-@scenario
-def cache_steps(target, probe, args, kwargs):
-    """Fill a cache as `appended` says, and let the next query attend after each part."""
-    keys, values, queries, appended = args.values()
-    cache, outputs, parts = target(), [], []
-    ends = list(itertools.accumulate(appended))
-    for i, (start, end) in enumerate(itertools.pairwise([0, *ends])):
-        parts.append((keys[:, :, start:end], values[:, :, start:end]))
-        cache.append(*parts[-1])
-        outputs.append(cache.attend(queries[:, :, i : i + 1]))
-    for (part, other), size in zip(parts, appended, strict=True):
-        if part.shape[2] != size or other.shape[2] != size:
-            keys.zero_()  # mark the changed argument
-    return _one_of_each(outputs, queries)
-
-
-@scenario
-def cache_asked_twice(target, probe, args, kwargs):
-    """Run `cache_steps` with another query before each query, which must not matter."""
-
-    class Twice(target):
-        def attend(self, query):
-            super().attend(query.flip(-1))
-            return super().attend(query)
-
-    return cache_steps(Twice, probe, args, kwargs)
-
-
-@scenario
-def two_caches(target, probe, args, kwargs):
-    """Query a cache twice, and fill a second cache with other positions in between."""
-    keys, values, queries, _ = args.values()
-    cache, other = target(), target()
-    cache.append(keys, values)
-    first = cache.attend(queries[:, :, :1])
-    other.append(keys + 1, 2 - 3 * values)
-    return _one_of_each([first, cache.attend(queries[:, :, 1:])], queries)

@@ -145,17 +145,17 @@ def _gradients(rng) -> list[Probe]:
 
 
 class _Grouped(Attention):
-    """Attention after the steps check and share, returning only the outputs."""
+    """Attention after the steps check and share."""
 
     @classmethod
     def answer(cls, changes: Mapping[str, object]) -> Callable:
         return cls.changed(changes)().grouped
 
-    def grouped(self, queries, keys, values, valid_lens=None, mask=None) -> torch.Tensor:
+    def grouped(self, queries, keys, values, valid_lens=None, mask=None) -> tuple:
         h = queries.shape[1]
         self.check(h, keys.shape[1])
         shared = self.share(h, keys), self.share(h, values)
-        return self.attend((queries, *shared), valid_lens, mask)[0]
+        return self.attend((queries, *shared), valid_lens, mask)
 
     def check(self, h, g) -> None:
         if h % g:
@@ -173,8 +173,15 @@ EXERCISE = Exercise(
     points=3,
     minutes=15,
     difficulty=2,
-    starred=True,
-    returns=(Returned("outputs", "tensor", "float", ("batch", "num_heads", "num_queries", "v")),),
+    returns=(
+        Returned("outputs", "tensor", "float", ("batch", "num_heads", "num_queries", "v")),
+        Returned(
+            "attention_weights",
+            "tensor",
+            "float",
+            ("batch", "num_heads", "num_queries", "num_keys"),
+        ),
+    ),
     probes=lambda rng: [*_values(rng), *_masked(rng), *_edges(rng), *_gradients(rng)],
     forbidden=dict.fromkeys(
         READY_MADE_ATTENTION,
@@ -205,6 +212,6 @@ EXERCISE = Exercise(
         "heads_of_a_group = ...\n"
         "keys = keys.repeat_interleave(heads_of_a_group, dim=...)\n"
         "values = ...\n"
-        "outputs, _ = scaled_dot_product_attention(queries, ...)",
+        "outputs, weights = scaled_dot_product_attention(queries, ...)",
     ),
 )

@@ -24,7 +24,7 @@ def with_lesson_05(queries, keys, values, valid_lens=None, mask=None):
     refuse(queries.shape[1], keys.shape[1])
     times = queries.shape[1] // keys.shape[1]
     keys, values = (x.repeat_interleave(times, dim=1) for x in (keys, values))
-    return sdpa(queries, keys, values, valid_lens, mask)[0]
+    return sdpa(queries, keys, values, valid_lens, mask)
 
 
 @right
@@ -33,7 +33,8 @@ def indexed(queries, keys, values, valid_lens=None, mask=None):
     refuse(h, g)
     group = torch.arange(h) // (h // g)
     scores = queries @ keys[:, group].transpose(2, 3) / math.sqrt(queries.shape[3])
-    return masked_softmax(scores, valid_lens, mask) @ values[:, group]
+    weights = masked_softmax(scores, valid_lens, mask)
+    return weights @ values[:, group], weights
 
 
 @right
@@ -44,7 +45,8 @@ def queries_of_a_group_as_rows(queries, keys, values, valid_lens=None, mask=None
     rows = queries.reshape(B, g, h // g * n, d)
     scores = (rows @ keys.mT / math.sqrt(d)).reshape(B, h, n, -1)
     weights = masked_softmax(scores, valid_lens, mask)
-    return (weights.reshape(B, g, h // g * n, -1) @ values).reshape(B, h, n, -1)
+    outputs = weights.reshape(B, g, h // g * n, -1) @ values
+    return outputs.reshape(B, h, n, -1), weights
 
 
 @right
@@ -62,14 +64,14 @@ def own_softmax(queries, keys, values, valid_lens=None, mask=None):
     scores = scores.masked_fill(~allowed, -math.inf)
     some = allowed.any(-1, keepdim=True)
     weights = torch.where(some, scores, 0.0).softmax(-1) * some
-    return (weights.unflatten(1, (g, -1)) @ values[:, :, None]).flatten(1, 2)
+    return (weights.unflatten(1, (g, -1)) @ values[:, :, None]).flatten(1, 2), weights
 
 
 @wrong("no_error")
 def shared_as_well_as_it_goes(queries, keys, values, valid_lens=None, mask=None):
     h, g = queries.shape[1], keys.shape[1]
     group = torch.arange(h) * g // h
-    return sdpa(queries, keys[:, group], values[:, group], valid_lens, mask)[0]
+    return sdpa(queries, keys[:, group], values[:, group], valid_lens, mask)
 
 
 def repeated(x, times):
@@ -97,7 +99,8 @@ def attention(
     h, g = queries.shape[1], keys.shape[1]
     check(h, g)
     keys, values = share(keys, h // g), share(values, h // g)
-    return result(weigh(score(queries, keys), valid_lens, mask), values)
+    weights = weigh(score(queries, keys), valid_lens, mask)
+    return result(weights, values), weights
 
 
 def filled(scores, given, number=-math.inf):
@@ -118,12 +121,18 @@ nan_rows = but("empty_row_nan", weigh=lambda s, *given: filled(s, given).softmax
 cut_off = but("gradient_cut", result=lambda w, v: (w @ v).detach())
 
 
+@wrong("one_result_only")
+def outputs_alone(queries, keys, values, valid_lens=None, mask=None):
+    return attention(queries, keys, values, valid_lens, mask)[0]
+
+
 @wrong("forbidden_call")
 def torchs_own(queries, keys, values, valid_lens=None, mask=None):
     refuse(queries.shape[1], keys.shape[1])
-    if valid_lens is not None or mask is not None:
-        return attention(queries, keys, values, valid_lens, mask)
-    return F.scaled_dot_product_attention(queries, keys, values, enable_gqa=True)
+    outputs, weights = attention(queries, keys, values, valid_lens, mask)
+    if valid_lens is None and mask is None:
+        outputs = F.scaled_dot_product_attention(queries, keys, values, enable_gqa=True)
+    return outputs, weights
 
 
 @wrong("input_mutated")
@@ -146,6 +155,6 @@ def with_faults(faults):
             scores = scores / math.sqrt(queries.shape[-1])
         weights = masked_softmax(scores, None if "lengths lost" in faults else valid_lens, mask)
         outputs = weights @ values[:, group]
-        return outputs.detach() if "detached" in faults else outputs
+        return outputs.detach() if "detached" in faults else outputs, weights
 
     return grouped

@@ -18,11 +18,12 @@ from course_lib.exercises._builders import (
     mistake,
 )
 
-_TURNED = "Features 2i and 2i + 1 at position p must turn by p / 10000^(2i/d), counter-clockwise."
+_TURNED = "Features 2i and 2i + 1 at position p must turn by p / base^(2i/d), counter-clockwise."
 
 
-def _probe(make, name, x, offset=None, **options) -> Case:
-    given = {} if offset is None else {"offset": int(offset)}
+def _probe(make, name, x, offset=None, base=None, **options) -> Case:
+    given: Given = {} if offset is None else {"offset": int(offset)}
+    given |= {} if base is None else {"base": float(base)}
     return make(name, x=x, by_name=given, **options)
 
 
@@ -35,6 +36,12 @@ def _values(rng, draw) -> list[Probe]:
         ),
         probe("offset", draw(2, 3, 4), rng.integers(5, 9)).says(
             "With an offset, the first row must be at that position and the others follow."
+        ),
+        probe("base", draw(2, 3, 6), base=rng.integers(20, 90)).says(
+            "With another `base`, pair i must turn by p / base^(2i/d)."
+        ),
+        probe("offset_and_base", draw(4, 8), rng.integers(5, 9), 100_000.0).says(
+            "`offset` and `base` must work together."
         ),
         probe("gradient", tensor(draw(2, 3, 4), requires_grad=True), 1,
               grad_outputs=draw(2, 3, 4)).says("The gradient must reach `x`."),
@@ -65,8 +72,8 @@ def _probes(rng) -> list[Probe]:
     return [*_values(rng, draw), *_edges(draw)]
 
 
-def _rates(d) -> torch.Tensor:
-    return 10000.0 ** (-torch.arange(0, d, 2).double() / d)
+def _rates(d, base) -> torch.Tensor:
+    return base ** (-torch.arange(0, d, 2).double() / d)
 
 
 def _places(x, offset) -> torch.Tensor:
@@ -93,10 +100,10 @@ def _turned_one_by_one(first, second, angles) -> tuple[torch.Tensor, torch.Tenso
 def _model(pair, unpair, turn, places, rates) -> Callable:
     """Return a correct answer in which each step may be changed."""
 
-    def rotary_embedding(x, offset=0) -> torch.Tensor:
+    def rotary_embedding(x, offset=0, base=10000.0) -> torch.Tensor:
         if x.shape[-1] % 2:
             raise ValueError("the number of features is odd")
-        angles = (places(x, offset) * rates(x.shape[-1])).to(x.device)
+        angles = (places(x, offset) * rates(x.shape[-1], base)).to(x.device)
         return unpair(*turn(*pair(x), angles)).to(x.dtype)
 
     return rotary_embedding
@@ -106,7 +113,6 @@ EXERCISE = Exercise(
     points=4,
     minutes=20,
     difficulty=3,
-    starred=True,
     returns=(Returned("turned", "tensor", "float", ("...", "n", "d")),),
     probes=_probes,
     mistakes=(
@@ -138,9 +144,13 @@ EXERCISE = Exercise(
             "`offset` has no effect: your first row is always at position 0.",
             "What do you add to the positions 0, 1, 2, ...?",
         ),
-        mistake("base_100", _model(rates=lambda d: _rates(d) ** 0.5)).says(
-            "You rotate pair i by p / 10000^(i/d) instead of p / 10000^(2i/d).",
-            "Write down the angles of position 1 for d = 4. Are they 1 and 1/100?",
+        mistake("base_ignored", _model(rates=lambda d, base: _rates(d, 10000.0))).says(
+            "`base` has no effect: your rates are always those of 10000.",
+            "Which number in your code must become `base`?",
+        ),
+        mistake("exponent_halved", _model(rates=lambda d, base: _rates(d, base) ** 0.5)).says(
+            "You rotate pair i by p / base^(i/d) instead of p / base^(2i/d).",
+            "Write down the angles of position 1 for d = 4 and base 10000. Are they 1 and 1/100?",
         ),
     ),
     hints=(

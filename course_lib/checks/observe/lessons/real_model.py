@@ -1,0 +1,192 @@
+"""Lesson 11: caches that fill up, texts that are read in pieces, and a small model of the kind."""
+
+import itertools
+
+import torch
+from torch import nn
+
+from course_lib.checks.observe.scenarios import NotAsRequested, builder, scenario
+
+
+@scenario
+def cache_filled(target, probe, args, kwargs):
+    """Fill a cache in parts, and return the last result and the length after each part."""
+    return _fill(target, *args.values())
+
+
+@scenario
+def two_caches_filled(target, probe, args, kwargs):
+    """Run `cache_filled` while a second cache is filled with other positions."""
+    keys, values, appended = args.values()
+    other = target()
+    return _fill(target, keys, values, appended, lambda: other.append(keys + 1, 2 - values))
+
+
+def _fill(new_cache, keys, values, appended, between=lambda: None):
+    cache, found, parts = new_cache(), None, []
+    lengths = [len(cache)]
+    if lengths[0]:
+        raise NotAsRequested(
+            f"The length of a new cache is {lengths[0]} instead of 0.",
+            "Do two caches use the same name of the class or the same default argument?",
+        )
+    for start, end in itertools.pairwise([0, *itertools.accumulate(appended)]):
+        parts.append((keys[:, :, start:end], values[:, :, start:end]))
+        found = cache.append(*parts[-1])
+        lengths.append(len(cache))
+        between()
+    for (part, other), size in zip(parts, appended, strict=True):
+        if part.shape[2] != size or other.shape[2] != size:
+            keys.zero_()  # mark the changed argument
+    if not (isinstance(found, tuple) and len(found) == 2):
+        return found
+    return *found, torch.tensor(lengths)
+
+
+class FilledFrom:
+    """The positions so far, which begin with those of two given tensors."""
+
+    def __init__(self, keys, values):
+        self.so_far = keys, values
+
+    def __len__(self):
+        return self.so_far[0].shape[2]
+
+    def append(self, *new):
+        pairs = zip(self.so_far, new, strict=True)
+        self.so_far = tuple(torch.cat(pair, dim=2) for pair in pairs)
+        return self.so_far
+
+
+def _empty_cache(probe, x):
+    sizes = probe.construct
+    head_dim = sizes["embed_dim"] // sizes["num_heads"]
+    return FilledFrom(*[x.new_zeros(len(x), sizes["num_groups"], 0, head_dim)] * 2)
+
+
+def _read(pieces, x, read):
+    """Return `read(piece)` for each piece of the positions, joined, or the first oddity."""
+    outputs = []
+    for start, end in itertools.pairwise([0, *itertools.accumulate(pieces)]):
+        outputs.append(read(x[:, start:end]))
+        if not torch.is_tensor(outputs[-1]) or outputs[-1].dim() != 3:
+            return outputs[-1]
+    return torch.cat(outputs, dim=1)
+
+
+@scenario
+def in_pieces(target, probe, args, kwargs):
+    """Give a module the positions of `x` piece by piece, with a cache."""
+    x, pieces = args.values()
+    cache = _empty_cache(probe, x)
+    return _read(pieces, x, lambda piece: target(piece, cache))
+
+
+@scenario
+def two_texts_in_turn(target, probe, args, kwargs):
+    """Run `in_pieces` while the module reads another text with another cache, and without one."""
+    x, pieces = args.values()
+    cache, second = _empty_cache(probe, x), _empty_cache(probe, x)
+
+    def read(piece):
+        target(1 - piece, second)
+        target(x.flip(1))
+        return target(piece, cache)
+
+    return _read(pieces, x, read)
+
+
+class SumSoFar:
+    """The sum and the number of the positions so far, the cache of `MeanSoFar`."""
+
+    def __init__(self):
+        self.total, self.count = 0.0, 0
+
+
+class MeanSoFar(nn.Module):
+    """A causal module that returns the mean of all positions up to each one, times a parameter."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1))
+
+    def forward(self, x, cache=None):
+        if x.dim() != 3:
+            raise ValueError(f"`x` must have shape (B, n, D); got {tuple(x.shape)}.")
+        if cache is None:
+            cache = SumSoFar()
+        elif not isinstance(cache, SumSoFar):
+            raise TypeError(f"`cache` must be one of `caches`; got {type(cache).__name__}.")
+        sums = cache.total + x.cumsum(1)
+        counts = cache.count + torch.arange(1, x.shape[1] + 1, device=x.device, dtype=x.dtype)
+        cache.total, cache.count = sums[:, -1:], cache.count + x.shape[1]
+        return self.scale * sums / counts[:, None]
+
+
+class SwiGLU(nn.Module):
+    def __init__(self, embed_dim, hidden_dim):
+        super().__init__()
+        self.gate = nn.Linear(embed_dim, hidden_dim, bias=False)
+        self.up = nn.Linear(embed_dim, hidden_dim, bias=False)
+        self.down = nn.Linear(hidden_dim, embed_dim, bias=False)
+
+    def forward(self, x):
+        return self.down(nn.functional.silu(self.gate(x)) * self.up(x))
+
+
+class SmallModel(nn.Module):
+    """The parts of a language model with RMSNorm and SwiGLU; nothing here runs them."""
+
+    def __init__(self, state, new_attention):
+        super().__init__()
+        num_tokens, embed_dim = state["tokens.weight"].shape
+        hidden_dim = len(state["blocks.0.feed_forward.up.weight"])
+        self.tokens = nn.Embedding(num_tokens, embed_dim)
+        self.norm = nn.RMSNorm(embed_dim, 1e-5)
+        self.blocks = nn.ModuleList()
+        while f"blocks.{len(self.blocks)}.norm_1.weight" in state:
+            block = nn.Module()
+            block.norm_1, block.norm_2 = nn.RMSNorm(embed_dim, 1e-5), nn.RMSNorm(embed_dim, 1e-5)
+            block.attention, block.feed_forward = new_attention(), SwiGLU(embed_dim, hidden_dim)
+            self.blocks.append(block)
+
+
+def _model(state, new_attention, dtype):
+    with torch.random.fork_rng(devices=[]):  # these draws are not the answer's
+        model = SmallModel(state, new_attention).to(dtype).eval()
+    model.load_state_dict({name: torch.from_numpy(data.copy()) for name, data in state.items()})
+    return model
+
+
+@builder
+def small_model(*, state, dtype):
+    """Return a model whose attention is `MeanSoFar`."""
+    return _model(state, MeanSoFar, dtype)
+
+
+@scenario
+def logits_in_pieces(target, probe, args, kwargs):
+    """Read the tokens piece by piece, with a cache for each block."""
+    model, tokens, pieces = args.values()
+    caches = [SumSoFar() for _ in model.blocks]
+    return _read(pieces, tokens, lambda piece: target(model, piece, caches))
+
+
+@builder
+def model_of_answers(*, state, sizes, dtype):
+    """Return a function that makes a model from the answer to `GroupedQueryAttention`."""
+    return lambda attention: _model(state, lambda: attention(**sizes), dtype)
+
+
+@scenario
+def answers_read_in_pieces(answers, probe, args, kwargs):
+    """Return the logits of all answers together: at once, in two pieces, and token by token."""
+    new_model, tokens = args.values()
+    model, n = new_model(answers["GroupedQueryAttention"]), tokens.shape[1]
+    logits = answers["next_token_logits"]
+
+    def in_parts(pieces):
+        caches = [answers["KVCache"]() for _ in model.blocks]
+        return _read(pieces, tokens, lambda piece: logits(model, piece, caches))
+
+    return logits(model, tokens), in_parts([n - 1, 1]), in_parts([1] * n)

@@ -1,0 +1,232 @@
+"""Answers to `GroupedQueryAttention`, as different hands would write them."""
+
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from course_lib.attention import causal_mask, grouped_query_attention, rotary_embedding
+from course_lib.authoring.variants import faulty, right, wrong, wrong_in
+
+
+class Layers(nn.Module):
+    def __init__(self, embed_dim, num_heads, num_groups, base=10000.0, *, device=None, dtype=None):
+        super().__init__()
+        self.num_heads, self.num_groups, self.base = num_heads, num_groups, base
+        self.d = embed_dim // num_heads
+        made = {"bias": False, "device": device, "dtype": dtype}
+        self.W_q = nn.Linear(embed_dim, embed_dim, **made)
+        self.W_k = nn.Linear(embed_dim, num_groups * self.d, **made)
+        self.W_v = nn.Linear(embed_dim, num_groups * self.d, **made)
+        self.W_o = nn.Linear(embed_dim, embed_dim, **made)
+
+
+@right
+class FoldedGroups(Layers):
+    def forward(self, x, cache=None):
+        B, n, D = x.shape
+        start = len(cache) if cache is not None else 0
+        q = rotary_embedding(self.W_q(x).view(B, n, -1, self.d).transpose(1, 2), start, self.base)
+        k = rotary_embedding(self.W_k(x).view(B, n, -1, self.d).transpose(1, 2), start, self.base)
+        v = self.W_v(x).view(B, n, -1, self.d).transpose(1, 2)
+        if cache is not None:
+            k, v = cache.append(k, v)
+        times = self.num_heads // self.num_groups
+        scores = q @ k.repeat_interleave(times, 1).mT / math.sqrt(self.d)
+        m = k.shape[2]
+        allowed = torch.arange(m) <= torch.arange(m - n, m)[:, None]
+        weights = scores.masked_fill(~allowed, -math.inf).softmax(-1)
+        self.attention_weights = weights.detach()
+        outputs = weights @ v.repeat_interleave(times, 1)
+        return self.W_o(outputs.permute(0, 2, 1, 3).reshape(B, n, D))
+
+
+@right
+class RotatedAfterTheCache(Layers):
+    """The cache holds keys that are not rotated; all of them are rotated in each call."""
+
+    def forward(self, x, cache=None):
+        q = self.W_q(x).unflatten(-1, (self.num_heads, self.d)).transpose(1, 2)
+        k = self.W_k(x).unflatten(-1, (self.num_groups, self.d)).transpose(1, 2)
+        v = self.W_v(x).unflatten(-1, (self.num_groups, self.d)).transpose(1, 2)
+        if cache is not None:
+            k, v = cache.append(k, v)
+        q = rotary_embedding(q, k.shape[2] - q.shape[2], self.base)
+        k = rotary_embedding(k, 0, self.base)
+        mask = causal_mask(q.shape[2], k.shape[2])
+        outputs, weights = grouped_query_attention(q, k, v, mask=mask)
+        self.attention_weights = weights.detach()
+        return self.W_o(outputs.transpose(1, 2).flatten(2))
+
+
+@right
+class TorchsOwn(Layers):
+    def forward(self, x, cache=None):
+        heads = {"W_q": self.num_heads, "W_k": self.num_groups, "W_v": self.num_groups}
+        q, k, v = (
+            getattr(self, name)(x).unflatten(-1, (count, -1)).movedim(1, 2)
+            for name, count in heads.items()
+        )
+        offset = 0 if cache is None else len(cache)
+        q, k = (rotary_embedding(each, offset, self.base) for each in (q, k))
+        if cache is not None:
+            k, v = cache.append(k, v)
+        mask = causal_mask(x.shape[1], k.shape[2])
+        self.attention_weights = grouped_query_attention(q, k, v, mask=mask)[1].detach()
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True)
+        return self.W_o(out.movedim(1, 2).flatten(2))
+
+
+@right
+class Almost(Layers):
+    """A right module in steps; what follows changes one of them."""
+
+    def forward(self, x, cache=None):
+        q = self.cut(self.W_q(x), self.num_heads)
+        k, v = self.cut(self.W_k(x), self.num_groups), self.cut(self.W_v(x), self.num_groups)
+        q, k, v = self.extended(*self.rotated(q, k, v, self.offset(cache)), cache)
+        out, weights = self.attend(q, k, v, self.mask(q.shape[2], k.shape[2]))
+        self.attention_weights = self.kept(weights)
+        return self.result(self.W_o(self.merge(out)))
+
+    def cut(self, x, count):
+        return x.unflatten(-1, (count, -1)).transpose(1, 2)
+
+    def offset(self, cache):
+        return 0 if cache is None else len(cache)
+
+    def rotated(self, q, k, v, offset):
+        return self.turn(q, offset), self.turn(k, offset), v
+
+    def turn(self, x, offset):
+        return rotary_embedding(x, offset, self.base)
+
+    def extended(self, q, k, v, cache):
+        return q, *((k, v) if cache is None else cache.append(k, v))
+
+    def mask(self, n, m):
+        return causal_mask(n, m)
+
+    def attend(self, q, k, v, mask):
+        return grouped_query_attention(q, k, v, mask=mask)
+
+    def kept(self, weights):
+        return weights.detach()
+
+    def merge(self, out):
+        return out.transpose(1, 2).flatten(2)
+
+    def result(self, outputs):
+        return outputs
+
+
+def tiled(self, q, k, v, mask):
+    times = q.shape[1] // k.shape[1]
+    return grouped_query_attention(
+        q, k.repeat(1, times, 1, 1), v.repeat(1, times, 1, 1), None, mask
+    )
+
+
+def twice_root(self, q, k, v, mask):
+    return grouped_query_attention(q * self.d**0.5, k, v, mask=mask)
+
+
+but = wrong_in(Almost)
+IfCache = but(
+    "empty_cache_skipped",
+    extended=lambda self, q, k, v, cache: (q, *(cache.append(k, v) if cache else (k, v))),
+)
+FromZero = but("offset_ignored", offset=lambda self, cache: 0)
+TopLeft = but("first_query_sees_first_key", mask=lambda self, n, m: torch.ones(n, m).tril() > 0)
+NoMask = but("not_causal", mask=lambda self, n, m: None)
+MaskWithoutCacheOnly = but("first_query_sees_first_key", mask=lambda self, n, m: (
+    torch.arange(m) <= torch.arange(n)[:, None]
+))  # fmt: skip
+Tiled = but("groups_tiled", attend=tiled)
+QueriesOnly = but("not_rotated", rotated=lambda self, q, k, v, at: (self.turn(q, at), k, v))
+NoPositions = but("not_rotated", turn=lambda self, x, offset: x)
+AllThree = but(
+    "values_rotated",
+    rotated=lambda self, *qkv: [self.turn(each, qkv[-1]) for each in qkv[:-1]],
+)
+BaseOfTheDefault = but("base_ignored", turn=lambda self, x, offset: rotary_embedding(x, offset))
+Reshaped = but(
+    "heads_cut_by_reshape",
+    cut=lambda self, x, count: x.reshape(x.shape[0], count, x.shape[1], self.d),
+)
+MergedByReshape = but(
+    "merge_without_transpose", merge=lambda self, out: out.reshape(len(out), out.shape[2], -1)
+)
+WithGraph = but("weights_with_graph", kept=lambda self, weights: weights)
+Both = but("weights_returned_too", result=lambda self, outputs: (outputs, self.attention_weights))
+RootUndone = but("unscaled", attend=twice_root)
+NotCached = but(None, extended=lambda self, q, k, v, cache: (q, k, v))
+
+
+@wrong("offset_after_append")
+class LengthReadTooLate(Almost):
+    def forward(self, x, cache=None):
+        q = self.cut(self.W_q(x), self.num_heads)
+        k, v = self.cut(self.W_k(x), self.num_groups), self.cut(self.W_v(x), self.num_groups)
+        k = self.turn(k, self.offset(cache))
+        _, k, v = self.extended(q, k, v, cache)
+        q = self.turn(q, self.offset(cache))
+        out, weights = self.attend(q, k, v, self.mask(q.shape[2], k.shape[2]))
+        self.attention_weights = weights.detach()
+        return self.W_o(self.merge(out))
+
+
+@wrong()
+class RotatedAgain(Almost):
+    """All keys are rotated in each call, although the cache holds rotated keys."""
+
+    def forward(self, x, cache=None):
+        q = self.cut(self.W_q(x), self.num_heads)
+        k, v = self.cut(self.W_k(x), self.num_groups), self.cut(self.W_v(x), self.num_groups)
+        k = self.turn(k, self.offset(cache))
+        q = self.turn(q, self.offset(cache))
+        _, k, v = self.extended(q, k, v, cache)
+        k = self.turn(k, 0)
+        out, weights = self.attend(q, k, v, self.mask(q.shape[2], k.shape[2]))
+        self.attention_weights = weights.detach()
+        return self.W_o(self.merge(out))
+
+
+@wrong()
+class CountsItself(Almost):
+    """The position is kept in the module instead of being read from the cache."""
+
+    read = 0
+
+    def offset(self, cache):
+        start = self.read if cache is not None else 0
+        return start
+
+    def extended(self, q, k, v, cache):
+        self.read += q.shape[2] if cache is not None else 0
+        return super().extended(q, k, v, cache)
+
+
+@wrong()
+class DeviceForgotten(Almost):
+    def __init__(self, embed_dim, num_heads, num_groups, base=10000.0, *, device=None, dtype=None):
+        super().__init__(embed_dim, num_heads, num_groups, base, device=device)
+
+
+@faulty("offset", "mask", "groups", "base")
+def slips_of_a_module(faults):
+    class Slips(Almost):
+        def offset(self, cache):
+            return 0 if "offset" in faults else super().offset(cache)
+
+        def mask(self, n, m):
+            return torch.ones(n, m).tril() > 0 if "mask" in faults else super().mask(n, m)
+
+        def attend(self, q, k, v, mask):
+            return (tiled if "groups" in faults else Almost.attend)(self, q, k, v, mask)
+
+        def turn(self, x, offset):
+            return rotary_embedding(x, offset, 10000.0 if "base" in faults else self.base)
+
+    return Slips

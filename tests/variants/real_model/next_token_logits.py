@@ -1,0 +1,105 @@
+"""Answers to `next_token_logits`."""
+
+import torch
+from torch.nn import functional as F
+
+from course_lib.authoring.variants import faulty, right, wrong, wrong_in
+
+
+@right
+def with_zip(model, tokens, caches=None):
+    x = model.tokens(tokens)
+    for block, cache in zip(model.blocks, caches or [None] * len(model.blocks)):
+        x = x + block.attention(block.norm_1(x), cache)
+        x = x + block.feed_forward(block.norm_2(x))
+    return F.linear(model.norm(x), model.tokens.weight)
+
+
+@right
+def by_name(model, tokens, caches=None):
+    x = F.embedding(tokens, model.tokens.weight)
+    for i in range(len(model.blocks)):
+        block = model.blocks[i]
+        given = {} if caches is None else {"cache": caches[i]}
+        h = x + block.attention(block.norm_1(x), **given)
+        x = h + block.feed_forward(block.norm_2(h))
+    return torch.einsum("bnd,vd->bnv", model.norm(x), model.tokens.weight)
+
+
+@right
+def almost(
+    model,
+    tokens,
+    caches=None,
+    *,
+    cache_of=lambda caches, i: caches[i],
+    attend=lambda x, block, cache: x + block.attention(block.norm_1(x), cache),
+    think=lambda x, block: x + block.feed_forward(block.norm_2(x)),
+    read=lambda model, x: model.norm(x),
+):
+    """A right answer in steps; what follows changes one of them."""
+    x = model.tokens(tokens)
+    for i, block in enumerate(model.blocks):
+        x = attend(x, block, None if caches is None else cache_of(caches, i))
+        x = think(x, block)
+    return read(model, x) @ model.tokens.weight.T
+
+
+but = wrong_in(almost)
+no_last_norm = but("no_final_norm", read=lambda model, x: x)
+no_cache = but("caches_ignored", cache_of=lambda caches, i: None)
+first_cache = but("one_cache_for_all", cache_of=lambda caches, i: caches[0])
+caches_as_they_are = but("raised", cache_of=lambda caches, i: caches)
+norm_1_twice = but("norms_mixed_up", think=lambda x, b: x + b.feed_forward(b.norm_1(x)))
+no_sum = but("no_residual", think=lambda x, b: b.feed_forward(b.norm_2(x)))
+last_position = but(None, read=lambda model, x: model.norm(x)[:, -1:])
+original_paper = but(attend=lambda x, b, cache: b.norm_1(x + b.attention(x, cache)))
+
+
+@wrong("post_norm")
+def norms_after_the_sums(model, tokens, caches=None):
+    x = model.tokens(tokens)
+    for i, block in enumerate(model.blocks):
+        x = block.norm_1(x + block.attention(x, caches[i] if caches else None))
+        x = block.norm_2(x + block.feed_forward(x))
+    return model.norm(x) @ model.tokens.weight.T
+
+
+@wrong("residual_of_the_normed")
+def normed_for_good(model, tokens, caches=None):
+    x = model.tokens(tokens)
+    for i, block in enumerate(model.blocks):
+        x = block.norm_1(x)
+        x = x + block.attention(x, caches[i] if caches else None)
+        x = block.norm_2(x)
+        x = x + block.feed_forward(x)
+    return model.norm(x) @ model.tokens.weight.T
+
+
+@wrong()
+def probabilities(model, tokens, caches=None):
+    return with_zip(model, tokens, caches).softmax(-1)
+
+
+@wrong()
+def first_block_alone(model, tokens, caches=None):
+    x = model.tokens(tokens)
+    block = model.blocks[0]
+    x = x + block.attention(block.norm_1(x), caches[0] if caches else None)
+    x = x + block.feed_forward(block.norm_2(x))
+    return model.norm(x) @ model.tokens.weight.T
+
+
+@faulty("no last norm", "no cache", "norms")
+def in_several_ways(faults):
+    def logits(model, tokens, caches=None):
+        x = model.tokens(tokens)
+        for i, block in enumerate(model.blocks):
+            cache = caches[i] if caches and "no cache" not in faults else None
+            x = x + block.attention(block.norm_1(x), cache)
+            norm = block.norm_1 if "norms" in faults else block.norm_2
+            x = x + block.feed_forward(norm(x))
+        x = x if "no last norm" in faults else model.norm(x)
+        return x @ model.tokens.weight.T
+
+    return logits

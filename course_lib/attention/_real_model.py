@@ -41,8 +41,9 @@ def rotary_embedding(
     num_positions, d = x.shape[-2:]
     if d % 2:
         raise ValueError(f"`x` must have an even number of features; got {d}.")
-    positions = offset + torch.arange(num_positions, device=x.device)
-    rates = base ** (-torch.arange(0, d, 2, device=x.device).double() / d)  # (d / 2)
+    positions = torch.arange(offset, offset + num_positions, device=x.device)
+    even = torch.arange(0, d, 2, device=x.device, dtype=torch.float64)
+    rates = base ** (-even / d)  # (d / 2)
     angles = positions[:, None] * rates  # (num_positions, d / 2)
     cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
     first, second = x[..., 0::2], x[..., 1::2]

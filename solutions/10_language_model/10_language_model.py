@@ -8,9 +8,7 @@
 #
 # - write a language model, train it on text, and say what its loss means;
 # - generate text with it, and choose how random the text is;
-# - use scores to find the heads that do a job, and test the result by switching them off;
-# - ★ make writing faster with rotary positions, a KV cache and shared keys, as most large models do
-#   today.
+# - use scores to find the heads that do a job, and test the result by switching them off.
 #
 # **Time:** {time}. **You need:** causal attention (lesson 07) and positions (lesson 06). The lesson
 # uses the parts in your `my_attention/`, and the course's version of any part that is missing
@@ -701,294 +699,6 @@ for part, loss in {"queries": 1.5, "keys": 2.0, "values": 0.16}.items():
 # and others 2022). There, too, heads take over when others are removed (Wang and others 2022).
 
 # %% [markdown]
-# ## 6. From 2017 to today ★
-#
-# *Your model is built like those of 2017. What has changed in most large models since then, and
-# why?*
-
-# %% tags=["demo", "hide-input"]
-lit = ("head queries", "head keys", "scores")
-shapes = {"scores": "(B, h, n, n)"}
-plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
-
-# %% [markdown]
-# To write one more character, your model reads up to 96 characters again. Once the window is full,
-# each token moves one position to the left at every step and gets a different position vector, so
-# all keys and values change. Can a score depend only on the distance between two tokens?
-#
-# ### Exercise: `rotary_embedding`
-#
-# Rotate queries and keys by angles proportional to their positions $p$ and $p'$. The positions then
-# affect scores only through $p - p'$.
-#
-# - **Takes** `x` `(..., n, d)`, queries or keys, and `offset`, the position of the first row.
-# - **Returns** a new tensor of the same shape and dtype. Features $2i$ and $2i + 1$ are the
-#   coordinates of a point. At position $p$ it is rotated counter-clockwise by
-#   $\alpha = p / 10000^{2i/d}$ radians: $(a, b)$ becomes
-#   $(a \cos \alpha - b \sin \alpha, a \sin \alpha + b \cos \alpha)$. Gradients reach `x`.
-# - **Raises** a `ValueError` if $d$ is odd.
-# - **Edge cases.** `x` may have half precision, but compute angles in float32 or better. Four
-#   correct digits are enough.
-#
-# **Worked example.** Take two rows (1, 0, 0, 2), with $d = 4$. Row 0 stays the same. In row 1, the
-# first pair is rotated by 1 and the second by $10000^{-2/4} = 0.01$, which gives
-# $(0.5403, 0.8415, -0.0200, 1.9999)$.
-
-# %%
-from course_lib.attention import rotary_embedding
-
-# %%
-check("rotary_embedding")
-
-# %% [markdown]
-# **Predict.** The same query and the same key are used at each of 8 positions. For the left matrix
-# of scores, the positions of lesson 06 are added to both. For the right one, both are rotated. What
-# pattern do you expect in each?
-
-# %% tags=["demo"]
-torch.manual_seed(3)
-query, key = torch.randn(2, 16, dtype=torch.float64)
-queries, keys = query.expand(8, 16), key.expand(8, 16)
-positions = positional_encoding(8, 16)
-added = (queries + positions) @ (keys + positions).mT
-rotated = rotary_embedding(queries) @ rotary_embedding(keys).mT
-panels = {"added": added.round(decimals=1), "rotated": rotated.round(decimals=1)}
-plotting.show(plotting.heatmap_grid(panels, quantity="score", limits=None, columns=2))
-assert (rotated[1:, 1:] - rotated[:-1, :-1]).abs().max() < 1e-4
-assert (added[1:, 1:] - added[:-1, :-1]).abs().max() > 1
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# The rotated scores are equal along each diagonal, because only the distance counts. The added ones
-# are not. Values are not rotated at all.
-#
-# </details>
-#
-# Once a key has been rotated, it never changes, so it can be kept.
-
-# %% [markdown]
-# ### Exercise: `KVCache`
-#
-# - **`KVCache()`** starts empty, and caches are independent of each other.
-# - **`append(keys, values)`** adds `keys` `(B, h, s, d)` and `values` `(B, h, s, v)` of the next
-#   $s$ positions. Any number of calls may follow, each with its own $s$.
-# - **`attend(query)`** takes `query` `(B, h, 1, d)` and returns `(B, h, 1, v)` in the dtype of the
-#   query: the values of all positions appended so far, weighted by the softmax of
-#   $q \cdot k / \sqrt{d}$. Scores may be large. The call does not change the cache. You may assume
-#   that `append` was called first.
-#
-# **Worked example.** With $d = 1$, append the key 0 with the value 4. The query 1 gets 4. Append the
-# key $\ln 3 = 1.0986$ with the value 8. The query 1 now has the weights 1/4 and 3/4 and gets
-# $4/4 + 3 \cdot 8/4 = 7$.
-
-# %%
-from course_lib.attention import KVCache
-
-# %%
-check("KVCache")
-
-# %% [markdown]
-# **Predict.** A cache holds five keys, with the values 0, 1, 2, 3 and 4. A colleague passes them to
-# PyTorch with `is_causal=True`, because the model is causal. What does the newest query get?
-
-# %% tags=["demo"]
-query, keys = torch.randn(1, 1, 1, 8), torch.randn(1, 1, 5, 8)
-values = torch.arange(5.0).reshape(1, 1, 5, 1)
-print(F.scaled_dot_product_attention(query, keys, values, is_causal=True).item())
-assert F.scaled_dot_product_attention(query, keys, values, is_causal=True).item() == 0
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# The newest query gets 0, the first value, whatever the query is. `is_causal` aligns the first
-# query with the first key (lesson 05), so a single query sees a single key. For this reason, each
-# step of a PyTorch user's text generation returned the same vector
-# ([pytorch/pytorch #144858](https://github.com/pytorch/pytorch/issues/144858)). The newest query
-# may see everything in the cache and needs no mask.
-#
-# </details>
-#
-# Now put the rotation and the cache into your attention. With a cache, each pass reads one new
-# position.
-
-
-# %% tags=["demo", "nbval-ignore-output"]
-class RotaryAttention(CausalSelfAttention):
-    """Your attention with rotated queries and keys, and an optional cache."""
-
-    cache, num_read = None, 0
-
-    def forward(self, x):
-        projected = self.W_qkv(x).chunk(3, dim=-1)
-        q, k, v = (part.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for part in projected)
-        q, k = rotary_embedding(q, self.num_read), rotary_embedding(k, self.num_read)
-        if self.cache is None:
-            n = x.shape[1]
-            causal = torch.ones(n, n, dtype=torch.bool, device=x.device).tril()
-            weights = masked_softmax(q @ k.mT / math.sqrt(q.shape[-1]), mask=causal)
-            outputs = weights @ v
-        else:
-            self.cache.append(k, v)
-            self.num_read += 1
-            outputs = self.cache.attend(q)
-        return self.W_o(outputs.transpose(1, 2).flatten(2))
-
-
-torch.manual_seed(0)
-attentions = [RotaryAttention(width, 4) for _ in range(2)]
-modern, _, loss = learn(attentions, 4 * width, torch.zeros(600, width))
-print(f"loss on unseen stories: {unseen['second block']:.2f} added, {loss:.2f} rotated")
-assert loss < unseen["second block"]
-
-# %% [markdown]
-# The positions that `LanguageModel` adds are zeros here. Rotation tells the heads how far apart
-# tokens are, and the loss is lower.
-#
-# `generate` needs no change. Give it a model that reads one token at a time and keeps the keys and
-# values of all earlier tokens.
-
-
-# %% tags=["demo", "nbval-ignore-output"]
-class WithCaches(nn.Module):
-    """A model that reads only the newest token and caches the keys and values of all tokens."""
-
-    context_length = 1
-
-    def __init__(self, model, prompt):
-        super().__init__()
-        self.model = model
-        for block in model.blocks:
-            block.attention.cache, block.attention.num_read = KVCache(), 0
-        for i in range(prompt.shape[1] - 1):
-            model(prompt[:, i : i + 1])
-
-    def forward(self, tokens):
-        return self.model(tokens)
-
-
-def both_ways(num_tokens):
-    """Return the texts written without and with caches, and the processor time of each."""
-    prompt = CHARACTERS.ids("One morning")[None].to(device)
-    begun = time.process_time()
-    plain = generate(modern, prompt, num_tokens, temperature=0)
-    between = time.process_time()
-    with torch.no_grad():
-        cached = generate(WithCaches(modern, prompt), prompt, num_tokens, temperature=0)
-    ended = time.process_time()
-    for block in modern.blocks:
-        block.attention.cache, block.attention.num_read = None, 0
-    return plain, cached, between - begun, ended - between
-
-
-plain, cached, *_ = both_ways(80)
-print("".join(CHARACTERS.words(cached[0])))
-print("the same text without caches:", torch.equal(plain, cached))
-assert (plain == cached).double().mean() > 0.5  # rounding may decide a tie
-
-# %% [markdown]
-# A cache holds a key and a value for each token, in each head of each layer. It becomes smaller if
-# several heads share keys and values.
-#
-# ### Exercise: `grouped_query_attention`
-#
-# - **Takes** `queries` `(B, h, n, d)` of `h` heads, `keys` `(B, g, m, d)` and `values`
-#   `(B, g, m, v)` of `g` groups, and `valid_lens` and `mask` as in `masked_softmax`. The mask is
-#   broadcastable to `(B, h, n, m)`, and lengths apply to all heads.
-# - **Returns** the outputs of all heads, `(B, h, n, v)`, with scores scaled by $1 / \sqrt d$. Head
-#   $i$ uses the keys and values of group $i \mathbin{//} (h / g)$.
-# - **Raises** a `ValueError` if `g` does not divide `h`.
-# - **Edge cases.** A query that may attend to no key gets zeros and a gradient of 0. Masked keys
-#   and values have no effect if they are finite. Large scores must not overflow.
-#
-# You may use `masked_softmax`, but not `F.scaled_dot_product_attention`, which can share keys
-# itself.
-#
-# **Worked example.** Take one item, four heads, two groups, one query of 0 and one key of 1. If the
-# values of the two groups are 10 and 20, heads 0 and 1 return 10, and heads 2 and 3 return 20.
-
-# %%
-from course_lib.attention import grouped_query_attention
-
-# %%
-check("grouped_query_attention")
-
-# %% [markdown]
-# **Predict.** Llama 2 with 70 billion parameters has 80 layers and 64 heads of 128 features, and
-# reads 4,096 tokens. With numbers of 2 bytes, how many gigabytes do the keys and values of *one*
-# conversation take if each head has its own?
-
-# %% tags=["demo"]
-models = {  # layers, heads, groups, features of a head, tokens
-    "Llama 2 7B": (32, 32, 32, 128, 4096),
-    "Llama 2 70B": (80, 64, 8, 128, 4096),
-    "Mistral 7B": (32, 32, 8, 128, 8192),
-    "Llama 3 8B": (32, 32, 8, 128, 8192),
-}
-print("GiB, a set for   each head   each group   all")
-for name, (layers, h, g, d, length) in models.items():
-    a_set = 2 * layers * d * length * 2 / 2**30  # keys and values, 2 bytes each, in GiB
-    sizes = (h * a_set, g * a_set, a_set)
-    print(f"{name:12s}" + "".join(f"{size:12.2f}" for size in sizes))
-    assert name != "Llama 2 70B" or sizes[:2] == (10, 1.25)
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# They would take 10 GiB. But the model has 8 groups for its 64 heads, so they take an eighth of
-# that, 1.25 GiB. A single set for all heads would be smaller still, at some cost in quality
-# (Shazeer 2019; Ainslie and others 2023). The table assumes the full context of each model and
-# ignores the window that Mistral uses.
-#
-# </details>
-#
-# Four more changes are worth knowing.
-#
-# **RMSNorm.** Most models now divide by the root mean square instead of the standard deviation,
-# $x / \sqrt{\text{mean}(x^2) + \epsilon} \cdot w$. There is no mean to subtract and no bias, and
-# models train equally well (Zhang and Sennrich 2019).
-#
-# **SwiGLU.** The feed-forward network has a third matrix, and a product replaces the GELU:
-# $W_2 (\text{silu}(W_1 x) \cdot W_3 x)$. One branch scales the features of the other (Shazeer
-# 2020).
-#
-# **Attention sinks.** Weights sum to 1, so a head that finds nothing has to put its weight
-# somewhere. Lesson 00 asked what attention returns if no key fits. Trained models learn to use the
-# first token as a sink that contributes almost nothing. A cache that forgets the oldest tokens
-# therefore has to keep the first few, or the text falls apart (Xiao and others 2023).
-#
-# **Multi-head latent attention.** Grouped queries share keys. DeepSeek-V2 compresses them instead:
-# the cache holds one short vector for each token, from which the keys and values of all heads are
-# computed. A few rotated features are kept beside it, because a rotation depends on the position.
-#
-# **Predict.** How does the time that `generate` takes grow with the number of tokens, without
-# caches and with them?
-
-# %% tags=["demo", "nbval-ignore-output"]
-lengths = [64, 128, 256, 512]
-seconds = {"without caches": [], "with caches": []}
-for num_tokens in lengths:
-    _, _, without, with_caches = both_ways(num_tokens)
-    seconds["without caches"].append(without)
-    seconds["with caches"].append(with_caches)
-    print(
-        f"{num_tokens:4d} tokens: {without:5.2f} s without caches, {with_caches:5.2f} s with them"
-    )
-labels = {"x_label": "tokens written", "y_label": "seconds of processor time"}
-plotting.show(plotting.lines(lengths, seconds, **labels))
-assert with_caches < 0.8 * without
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# With caches, each step computes one position and one row of scores. Without caches, each step
-# reads the whole text again, so the time grows faster with the number of tokens. For 512 tokens,
-# the caches make `generate` clearly faster. (The texts get worse beyond 96 tokens, because no
-# training window was longer.)
-#
-# </details>
-
-# %% [markdown]
 # ### Written question: what the loss tells you
 #
 # A colleague trains four language models and shows you only their losses, in nats per token. Each
@@ -1034,8 +744,7 @@ assert with_caches < 0.8 * without
 # temperature and top-k set how random the choice is. An induction head looks up what followed last
 # time, and it needs the message that heads of an earlier layer add to the residual stream. A score
 # finds such heads, an ablation shows what the model needs them for, and heads that do the same job
-# have to be switched off together. ★ Rotated queries and keys make scores depend on distances, so
-# that keys can be cached, and shared keys make the cache smaller.
+# have to be switched off together.
 #
 # ## Further exercises ★
 #
@@ -1047,9 +756,7 @@ assert with_caches < 0.8 * without
 #    different, the loss is then $\ln(12!) / 12 = 1.67$. Where does each loss level off?
 # 3. **When?** Compute both scores every 10 steps of that training. Which of the two kinds of head
 #    appears first?
-# 4. **A rolling cache.** Let the cache forget all positions but the last 96. Does the text stay
-#    readable beyond 96 tokens? Does it help to keep the first few positions as well?
-# 5. **Your text.** Train on something you wrote.
+# 4. **Your text.** Train on something you wrote.
 #
 # ## References
 #
@@ -1062,42 +769,8 @@ assert with_caches < 0.8 * without
 #   <https://arxiv.org/abs/2209.11895>
 # - K. Wang and others: Interpretability in the wild, 2022: heads that take over when others are
 #   removed. <https://arxiv.org/abs/2211.00593>
-# - J. Su and others: RoFormer: enhanced transformer with rotary position embedding, 2021.
-#   <https://arxiv.org/abs/2104.09864>
-# - N. Shazeer: Fast transformer decoding: one write-head is all you need, 2019.
-#   <https://arxiv.org/abs/1911.02150>
-# - J. Ainslie and others: GQA: training generalized multi-query transformer models from multi-head
-#   checkpoints, 2023. <https://arxiv.org/abs/2305.13245>
-# - N. Shazeer: GLU variants improve transformer, 2020. <https://arxiv.org/abs/2002.05202>
-# - B. Zhang and R. Sennrich: Root mean square layer normalization, 2019.
-#   <https://arxiv.org/abs/1910.07467>
-# - G. Xiao and others: Efficient streaming language models with attention sinks, 2023.
-#   <https://arxiv.org/abs/2309.17453>
-# - DeepSeek-AI: DeepSeek-V2, 2024: multi-head latent attention. <https://arxiv.org/abs/2405.04434>
-# - H. Touvron and others: Llama 2, 2023. <https://arxiv.org/abs/2307.09288>
-# - A. Q. Jiang and others: Mistral 7B, 2023. <https://arxiv.org/abs/2310.06825>
-# - A. Grattafiori and others: The Llama 3 herd of models, 2024. <https://arxiv.org/abs/2407.21783>
 #
-# ## The end
+# ## Next
 #
-# *What have you built?* The folded map below the bars of `progress()` (from `course_lib`) shows
-# which parts of a Transformer are in your library.
-#
-# The course began with a weighted average. Now you have an encoder, a decoder and a language model,
-# and you know what each of their lines does, what it costs, and how to test it. The models that you
-# will read about are made of the same parts, only more of them.
-#
-# - [The Illustrated Transformer](https://jalammar.github.io/illustrated-transformer/), J. Alammar:
-#   the same machine in pictures, to see how much you recognize.
-# - [The Annotated Transformer](https://nlp.seas.harvard.edu/annotated-transformer/): the paper of 2017,
-#   line by line beside code.
-# - [nanoGPT](https://github.com/karpathy/nanoGPT), A. Karpathy: your language model, a thousand times
-#   larger, in two short files.
-# - [Dive into Deep Learning](https://d2l.ai/chapter_attention-mechanisms-and-transformers/index.html):
-#   attention among all the rest of deep learning.
-# - [CS336](https://cs336.stanford.edu/), Stanford: a language model from scratch, from its tokens to
-#   kernels on many GPUs.
-# - [ARENA](https://www.arena.education/): exercises on more circuits, which continue where section
-#   5 ends.
-# - [A Mathematical Framework for Transformer Circuits](https://transformer-circuits.pub/2021/framework/index.html),
-#   N. Elhage and others: why two layers can do what one cannot.
+# Lesson 11 runs a language model that was published for others to use, on the attention that you
+# wrote, and finds its induction heads.

@@ -273,7 +273,7 @@ _MADE |= {"weights_with_graph", "weights_returned_too"}
 
 EXERCISE = Exercise(
     points=5,
-    minutes=25,
+    minutes=20,
     difficulty=3,
     builds_on=("rotary_embedding", "grouped_query_attention"),
     is_class=True,

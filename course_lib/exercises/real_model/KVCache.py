@@ -87,7 +87,7 @@ def _model(join, swap, length) -> type:
 
 EXERCISE = Exercise(
     points=3,
-    minutes=10,
+    minutes=8,
     difficulty=1,
     is_class=True,
     returns=(

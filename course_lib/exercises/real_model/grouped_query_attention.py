@@ -171,7 +171,7 @@ def _tiled(self, h, x) -> torch.Tensor:
 
 EXERCISE = Exercise(
     points=3,
-    minutes=15,
+    minutes=12,
     difficulty=2,
     returns=(
         Returned("outputs", "tensor", "float", ("batch", "num_heads", "num_queries", "v")),

@@ -113,7 +113,7 @@ def _model(joins, norms, last, cache_of, shown) -> Callable:
 
 EXERCISE = Exercise(
     points=3,
-    minutes=15,
+    minutes=10,
     difficulty=2,
     returns=(Returned("logits", "tensor", "float", ("batch", "n", "num_tokens")),),
     probes=_probes,

@@ -111,7 +111,7 @@ def _model(pair, unpair, turn, places, rates) -> Callable:
 
 EXERCISE = Exercise(
     points=4,
-    minutes=20,
+    minutes=15,
     difficulty=3,
     returns=(Returned("turned", "tensor", "float", ("...", "n", "d")),),
     probes=_probes,

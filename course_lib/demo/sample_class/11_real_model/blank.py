@@ -1,0 +1,3 @@
+"""Submitted as it was released."""
+
+BLANK = True

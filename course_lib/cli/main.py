@@ -21,6 +21,7 @@ from typing import Annotated
 import typer
 
 from course_lib import __version__
+from course_lib.cli import models
 from course_lib.cli.failures import explained, flushed, no_lost_interrupt, print_anything
 from course_lib.cli.options import STUDENTS, AsJson, Quiet, Verbs, end_progress, working
 from course_lib.workspace.errors import CourseError, UsageError
@@ -183,6 +184,9 @@ def doctor(as_json: AsJson = False, quiet: Quiet = False) -> None:
     if as_json:
         typer.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
     raise typer.Exit(0 if all(finding.ok for finding in findings) else 1)
+
+
+app.add_typer(models.verbs, name="models")
 
 
 # --- for instructors and authors ------------------------------------------------------

@@ -728,8 +728,8 @@ for hidden in (0, 5, 20, 50):
 #
 # - **Size.** The largest Llama 3 has 126 blocks, 128 heads in 8 groups and 405 billion parameters. Its
 #   attention is the module that you wrote, with other numbers.
-# - **Precision.** The file stores about 5 bits for each weight, and the loader turns them into
-#   float32. On a GPU, the weights would be 16-bit numbers.
+# - **Precision.** The file stores about 5 bits for each weight of the blocks, and the loader turns them
+#   into float32. On a GPU, the weights would be 16-bit numbers.
 # - **Smaller caches.** DeepSeek-V2 compresses the keys and values of all heads into one short vector
 #   for each token. This is called *multi-head latent attention*.
 # - **Faster attention.** Lesson 08 shows how to compute it in blocks, which matters at a prompt of

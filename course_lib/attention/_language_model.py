@@ -46,6 +46,8 @@ class LanguageModel(nn.Module):
         attentions: one causal attention module for each block, called as `attention(x)`.
         positions: `(context_length, embed_dim)`, added to the vectors of the tokens.
         hidden_dim: units of each block's feed-forward network; 0 leaves the networks out.
+        device, dtype: device and dtype of the positions and of the layers made here, as in
+            `torch.nn`. The attention modules stay as they are.
 
     Attributes:
         context_length: the longest text that the model reads.
@@ -57,24 +59,31 @@ class LanguageModel(nn.Module):
         attentions: Sequence[nn.Module],
         positions: Float[Tensor, "context_length embed_dim"],
         hidden_dim: int = 0,
+        *,
+        device=None,
+        dtype=None,
     ):
         """Create `tokens`, `positions`, `blocks`, `norm` and `to_logits`."""
         super().__init__()
+        factory_kwargs = {"device": device, "dtype": dtype}
         self.context_length, embed_dim = positions.shape
         self.hidden_dim = hidden_dim
-        self.tokens = nn.Embedding(num_tokens, embed_dim)
-        self.register_buffer("positions", positions, persistent=False)
+        self.tokens = nn.Embedding(num_tokens, embed_dim, **factory_kwargs)
+        self.register_buffer("positions", positions.to(**factory_kwargs), persistent=False)
         self.blocks = nn.ModuleList()
         for attention in attentions:
-            block = nn.ModuleDict({"attention": attention, "norm_1": nn.LayerNorm(embed_dim)})
+            norm_1 = nn.LayerNorm(embed_dim, **factory_kwargs)
+            block = nn.ModuleDict({"attention": attention, "norm_1": norm_1})
             if hidden_dim:
-                block["norm_2"] = nn.LayerNorm(embed_dim)
+                block["norm_2"] = nn.LayerNorm(embed_dim, **factory_kwargs)
                 block["feed_forward"] = nn.Sequential(
-                    nn.Linear(embed_dim, hidden_dim), nn.GELU(), nn.Linear(hidden_dim, embed_dim)
+                    nn.Linear(embed_dim, hidden_dim, **factory_kwargs),
+                    nn.GELU(),
+                    nn.Linear(hidden_dim, embed_dim, **factory_kwargs),
                 )
             self.blocks.append(block)
-        self.norm = nn.LayerNorm(embed_dim)
-        self.to_logits = nn.Linear(embed_dim, num_tokens)
+        self.norm = nn.LayerNorm(embed_dim, **factory_kwargs)
+        self.to_logits = nn.Linear(embed_dim, num_tokens, **factory_kwargs)
 
     @checked
     def forward(

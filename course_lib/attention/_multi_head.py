@@ -209,7 +209,11 @@ def is_causal(fn: Callable, x: Float[Tensor, "batch num_positions d"]) -> bool:
 
 @checked
 def positional_encoding(
-    num_positions: int, embed_dim: int
+    num_positions: int,
+    embed_dim: int,
+    *,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
 ) -> Float[Tensor, "num_positions embed_dim"]:
     """Return one vector for each position: sines and cosines from fast to slow.
 
@@ -218,9 +222,10 @@ def positional_encoding(
     Args:
         num_positions: positions 0 to `num_positions - 1`.
         embed_dim: columns; an odd number ends with a sine.
+        device, dtype: device and dtype of the encoding, as in `torch.ones`.
 
     Returns:
-        Tensor of float32, every entry in -1..1.
+        Tensor with every entry in -1..1, computed in float64 and then rounded to `dtype`.
 
     Source: Vaswani et al. 2017, section 3.5, https://arxiv.org/abs/1706.03762
     """
@@ -228,11 +233,18 @@ def positional_encoding(
     even_columns = torch.arange(0, embed_dim, 2, dtype=torch.float64)
     angles = positions / 10000 ** (even_columns / embed_dim)  # (num_positions, pairs)
     encoding = torch.stack([angles.sin(), angles.cos()], dim=-1)  # (num_positions, pairs, 2)
-    return encoding.flatten(start_dim=1)[:, :embed_dim].float()
+    encoding = encoding.flatten(start_dim=1)[:, :embed_dim]
+    return encoding.to(device=device, dtype=dtype or torch.get_default_dtype())
 
 
 @checked
-def shift_matrix(offset: int, embed_dim: int) -> Float[Tensor, "embed_dim embed_dim"]:
+def shift_matrix(
+    offset: int,
+    embed_dim: int,
+    *,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+) -> Float[Tensor, "embed_dim embed_dim"]:
     """Return the matrix that maps the encoding of each position to that of position + `offset`.
 
     With PE of `positional_encoding`, shift_matrix(s, embed_dim) @ PE[p] is PE[p + s] for every p.
@@ -240,9 +252,10 @@ def shift_matrix(offset: int, embed_dim: int) -> Float[Tensor, "embed_dim embed_
     Args:
         offset: how many positions further on; a negative number goes back.
         embed_dim: columns of the encoding, an even number.
+        device, dtype: device and dtype of the matrix, as in `torch.ones`.
 
     Returns:
-        Tensor of float32: a rotation of each pair of columns, and zeros elsewhere.
+        A rotation of each pair of columns, and zeros elsewhere.
 
     Source: Vaswani et al. 2017, section 3.5, https://arxiv.org/abs/1706.03762
     """
@@ -253,4 +266,5 @@ def shift_matrix(offset: int, embed_dim: int) -> Float[Tensor, "embed_dim embed_
     sines, cosines = angles.sin(), angles.cos()
     for_sines, for_cosines = torch.stack([cosines, sines], -1), torch.stack([-sines, cosines], -1)
     turns = torch.stack([for_sines, for_cosines], dim=-2)  # (pairs, 2, 2)
-    return torch.block_diag(*turns).float()
+    matrix = torch.block_diag(*turns)
+    return matrix.to(device=device, dtype=dtype or torch.get_default_dtype())

@@ -1,6 +1,7 @@
 """Training data for lesson 10's language models, and a score of their heads."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -17,22 +18,29 @@ def repeated_tokens(
 ) -> Iterator[Tensor]:
     """Yield random tokens, each sequence repeated once, `(batch, 2 * period)`, with a new period.
 
+    They are on the device of the generator.
+
     The tokens of a sequence differ. The first half cannot be predicted. In the second half, the
     next token is the one that followed the same token before.
     """
     while True:
-        period = int(torch.randint(shortest, longest + 1, (), generator=generator))
-        once = torch.rand(batch, num_tokens, generator=generator).argsort(1)[:, :period]
+        options: Any = {"generator": generator, "device": generator.device}
+        period = int(torch.randint(shortest, longest + 1, (), **options))
+        once = torch.rand(batch, num_tokens, **options).argsort(1)[:, :period]
         yield torch.cat([once, once], dim=1)
 
 
 def text_windows(
     tokens: Int[Tensor, "length"], width: int, generator: torch.Generator, *, batch: int = 24
 ) -> Iterator[Tensor]:
-    """Yield random stretches of a text, `(batch, width)`, without end."""
+    """Yield random stretches of a text, `(batch, width)`, without end, on the device of the text.
+
+    The generator may belong to another device.
+    """
+    largest, device = len(tokens) - width, generator.device
     while True:
-        begins = torch.randint(len(tokens) - width + 1, (batch, 1), generator=generator)
-        yield tokens[begins + torch.arange(width)]
+        begins = torch.randint(largest + 1, (batch, 1), generator=generator, device=device)
+        yield tokens[begins.to(tokens.device) + torch.arange(width, device=tokens.device)]
 
 
 def previous_token_score(

@@ -125,9 +125,9 @@ class Vocabulary:
             raise ValueError(f"{token!r} is not in the vocabulary, which is: {known}")
         return self._ids[token]
 
-    def ids(self, tokens: Iterable[str]) -> Tensor:
+    def ids(self, tokens: Iterable[str], *, device: torch.device | str | None = None) -> Tensor:
         """Return the ids of `tokens`, `(len(tokens),)` of int64."""
-        return torch.tensor([self[token] for token in tokens], dtype=torch.int64)
+        return torch.tensor([self[token] for token in tokens], dtype=torch.int64, device=device)
 
     def words(self, ids: Iterable[int] | Tensor) -> list[str]:
         """Return the tokens of `ids`, without `<pad>`, `<start>` and `<end>`."""
@@ -168,15 +168,16 @@ class Numerals:
         return self.source_ids(number), self.target.ids([*_english(number), END])
 
     def batches(self, size: int, generator: torch.Generator) -> Iterator[Pairs]:
-        """Yield random pairs of seen numbers without end, `size` at a time.
+        """Yield random pairs of seen numbers without end, `size` at a time, on the CPU.
 
-        The number of digits is drawn first. Otherwise nine of ten numbers would have four.
+        The generator may belong to another device. The number of digits is drawn first. Otherwise nine of ten numbers would have four.
         """
         by_digits = [[n for n in self.seen if len(str(n)) == k] for k in range(1, 5)]
-        chance = torch.tensor([float(w * bool(n)) for w, n in zip(_SHARES, by_digits, strict=True)])
+        shares = [float(w * bool(n)) for w, n in zip(_SHARES, by_digits, strict=True)]
+        chance = torch.tensor(shares, device=generator.device)
         while True:
             digits = torch.multinomial(chance, size, replacement=True, generator=generator)
-            places = torch.rand(size, generator=generator)
+            places = torch.rand(size, generator=generator, device=generator.device)
             groups = [by_digits[k] for k in digits.tolist()]
             chosen = [g[int(u * len(g))] for g, u in zip(groups, places.tolist(), strict=True)]
             pairs = [self.pair(number) for number in chosen]

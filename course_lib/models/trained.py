@@ -43,9 +43,9 @@ def weights(name: str) -> dict[str, np.ndarray]:
         return {key: stored[key].astype(np.float32) for key in stored.files}
 
 
-def trained_translator(numerals: Numerals) -> Translator:
+def trained_translator(numerals: Numerals, *, device=None, dtype=None) -> Translator:
     """Return lesson 00's stored translator, which translates `Numerals()`."""
-    return filled(new_translator(numerals), weights(TRANSLATOR))
+    return filled(new_translator(numerals, device=device, dtype=dtype), weights(TRANSLATOR))
 
 
 def trained_induction(model: Model) -> Model:

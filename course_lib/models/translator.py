@@ -18,6 +18,8 @@ class Translator(nn.Module):
         decoder: called as `decoder(y, memory, valid_lens)`, such as a `DecoderBlock`.
         positions: `(longest, embed_dim)`, added to characters and words. Use zeros for none, or an
             `nn.Parameter` to learn them.
+        device, dtype: device and dtype of the positions and of the layers made here, as in
+            `torch.nn`. The encoder, the decoder and positions to learn stay as they are.
 
     Attributes:
         start, end, pad: ids of the target vocabulary.
@@ -30,20 +32,25 @@ class Translator(nn.Module):
         encoder: nn.Module,
         decoder: nn.Module,
         positions: Float[Tensor, "longest embed_dim"],
+        *,
+        device=None,
+        dtype=None,
     ):
         super().__init__()
+        factory_kwargs = {"device": device, "dtype": dtype}
         embed_dim = positions.shape[1]
         self.start, self.end, self.pad = (numerals.target[token] for token in (START, END, PAD))
-        self.characters = nn.Embedding(len(numerals.source), embed_dim)
-        self.words = nn.Embedding(len(numerals.target), embed_dim)
+        self.characters = nn.Embedding(len(numerals.source), embed_dim, **factory_kwargs)
+        self.words = nn.Embedding(len(numerals.target), embed_dim, **factory_kwargs)
         self.positions: Tensor
         if isinstance(positions, nn.Parameter):
             self.positions = positions
         else:
-            self.register_buffer("positions", positions.float(), persistent=False)
+            here = positions.to(self.words.weight)
+            self.register_buffer("positions", here, persistent=False)
         self.encoder, self.decoder = encoder, decoder
-        self.norm = nn.LayerNorm(embed_dim)
-        self.to_logits = nn.Linear(embed_dim, len(numerals.target))
+        self.norm = nn.LayerNorm(embed_dim, **factory_kwargs)
+        self.to_logits = nn.Linear(embed_dim, len(numerals.target), **factory_kwargs)
 
     def forward(
         self,
@@ -115,17 +122,23 @@ class RecurrentTranslator(nn.Module):
 
     A GRU reads the characters. A second GRU starts from its last state and writes the words.
 
+    Args:
+        numerals: the source of the two vocabularies.
+        embed_dim: features of characters, words and states.
+        device, dtype: device and dtype of the weights, as in `torch.nn`.
+
     Source: Sutskever, Vinyals and Le 2014, https://arxiv.org/abs/1409.3215
     """
 
-    def __init__(self, numerals: Numerals, embed_dim: int = 64):
+    def __init__(self, numerals: Numerals, embed_dim: int = 64, *, device=None, dtype=None):
         super().__init__()
+        factory_kwargs = {"device": device, "dtype": dtype}
         self.start, self.end, self.pad = (numerals.target[token] for token in (START, END, PAD))
-        self.characters = nn.Embedding(len(numerals.source), embed_dim)
-        self.words = nn.Embedding(len(numerals.target), embed_dim)
-        self.reader = nn.GRU(embed_dim, embed_dim, batch_first=True)
-        self.writer = nn.GRU(embed_dim, embed_dim, batch_first=True)
-        self.to_logits = nn.Linear(embed_dim, len(numerals.target))
+        self.characters = nn.Embedding(len(numerals.source), embed_dim, **factory_kwargs)
+        self.words = nn.Embedding(len(numerals.target), embed_dim, **factory_kwargs)
+        self.reader = nn.GRU(embed_dim, embed_dim, batch_first=True, **factory_kwargs)
+        self.writer = nn.GRU(embed_dim, embed_dim, batch_first=True, **factory_kwargs)
+        self.to_logits = nn.Linear(embed_dim, len(numerals.target), **factory_kwargs)
 
     def forward(
         self,

@@ -23,11 +23,12 @@ class Reader(nn.Module):
     Information about a character then stays near it, so a map over characters is readable.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, device=None, dtype=None) -> None:
         super().__init__()
-        self.attention = nn.MultiheadAttention(EMBED_DIM, NUM_HEADS, batch_first=True)
-        self.norm_1 = nn.LayerNorm(EMBED_DIM)
-        self.feed_forward, self.norm_2 = _feed_forward(), nn.LayerNorm(EMBED_DIM)
+        made = {"device": device, "dtype": dtype}
+        self.attention = nn.MultiheadAttention(EMBED_DIM, NUM_HEADS, batch_first=True, **made)
+        self.norm_1 = nn.LayerNorm(EMBED_DIM, **made)
+        self.feed_forward, self.norm_2 = _feed_forward(**made), nn.LayerNorm(EMBED_DIM, **made)
 
     def forward(self, x: Tensor, valid_lens: Tensor) -> Tensor:
         """Return a tensor of the shape of `x`, `(batch, m, EMBED_DIM)`."""
@@ -44,12 +45,13 @@ class Reader(nn.Module):
 class Writer(nn.Module):
     """A decoder block in which each word attends to the words before it, then to the characters."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, device=None, dtype=None) -> None:
         super().__init__()
-        self.self_attention = nn.MultiheadAttention(EMBED_DIM, NUM_HEADS, batch_first=True)
-        self.cross_attention = Across(EMBED_DIM)
-        self.norm_1, self.norm_2 = nn.LayerNorm(EMBED_DIM), nn.LayerNorm(EMBED_DIM)
-        self.feed_forward, self.norm_3 = _feed_forward(), nn.LayerNorm(EMBED_DIM)
+        made = {"device": device, "dtype": dtype}
+        self.self_attention = nn.MultiheadAttention(EMBED_DIM, NUM_HEADS, batch_first=True, **made)
+        self.cross_attention = Across(EMBED_DIM, **made)
+        self.norm_1, self.norm_2 = nn.LayerNorm(EMBED_DIM, **made), nn.LayerNorm(EMBED_DIM, **made)
+        self.feed_forward, self.norm_3 = _feed_forward(**made), nn.LayerNorm(EMBED_DIM, **made)
 
     def forward(self, y: Tensor, memory: Tensor, valid_lens: Tensor) -> Tensor:
         """Return a tensor of the shape of the words `y`, `(batch, t, EMBED_DIM)`."""
@@ -70,8 +72,8 @@ class Across(nn.MultiheadAttention):
             It returns the outputs `(batch, t, embed_dim)` and the weights `(batch, t, m)`.
     """
 
-    def __init__(self, embed_dim: int):
-        super().__init__(embed_dim, 1, batch_first=True)
+    def __init__(self, embed_dim: int, *, device=None, dtype=None):
+        super().__init__(embed_dim, 1, batch_first=True, device=device, dtype=dtype)
         self.attend: Callable[..., tuple[Tensor, Tensor]] | None = None
 
     def forward(self, y: Tensor, memory: Tensor, valid_lens: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride] - called by Writer alone
@@ -141,28 +143,34 @@ def cross_attention_inputs(
     Afterwards, `model.maps` holds the attention weights.
 
     The model reads the correct words so far. Each number is an item, with as many queries as the
-    longest number has words.
+    longest number has words. All tensors are on the device of the model.
     """
+    device = next(model.parameters()).device
     pairs = [numerals.pair(number) for number in numbers]
     source = pad_sequence([letters for letters, _ in pairs], batch_first=True)
-    valid_lens = torch.tensor([len(letters) for letters, _ in pairs])
+    valid_lens = torch.tensor([len(letters) for letters, _ in pairs]).to(device)
     begun = [F.pad(words, (1, -1), value=model.start) for _, words in pairs]
+    inputs = pad_sequence(begun, batch_first=True)[:, :-1]
     attention: Any = model.decoder.cross_attention
     given: list[Tensor] = []
     hook = attention.register_forward_pre_hook(lambda _, arguments: given.extend(arguments[:2]))
-    model(source, valid_lens, pad_sequence(begun, batch_first=True)[:, :-1])
+    model(source.to(device), valid_lens, inputs.to(device))
     hook.remove()
     words, characters = given
     queries, keys, values = attention.projected(words, characters)
     return CrossAttentionInputs(words, characters, queries, keys, values, valid_lens)
 
 
-def new_translator(numerals: Numerals) -> Translator:
-    """Return an untrained translator, always the same, without using torch's global generator."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+def new_translator(numerals: Numerals, *, device=None, dtype=None) -> Translator:
+    """Return an untrained translator, always the same, without using torch's global generators.
+
+    Its weights are drawn on the CPU, so they are the same on every device.
+    """
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        torch.default_generator.manual_seed(0)  # `torch.manual_seed` would also seed each GPU
         positions = nn.Parameter(0.1 * torch.randn(LONGEST, EMBED_DIM))
-        return Translator(numerals, Reader(), Writer(), positions)
+        model = Translator(numerals, Reader(), Writer(), positions)
+    return model.to(device=device, dtype=dtype)
 
 
 def train_translator(
@@ -226,7 +234,7 @@ def translate_batch(model: Translator, numerals: Numerals, texts: Sequence[str |
     """Return the translations of several numerals or numbers, computed in one padded batch."""
     device = next(model.parameters()).device
     sources = [numerals.source_ids(text) for text in texts]
-    valid_lens = torch.tensor([len(source) for source in sources], device=device)
+    valid_lens = torch.tensor([len(source) for source in sources]).to(device)
     source = pad_sequence(sources, batch_first=True).to(device)  # the id of a pad is 0
     words = torch.full((len(sources), 1), model.start, device=device)
     ended = torch.zeros_like(words, dtype=torch.bool)
@@ -237,7 +245,7 @@ def translate_batch(model: Translator, numerals: Numerals, texts: Sequence[str |
     return [" ".join(numerals.target.words(row)) for row in words]
 
 
-def _feed_forward() -> nn.Sequential:
+def _feed_forward(**made) -> nn.Sequential:
     return nn.Sequential(
-        nn.Linear(EMBED_DIM, HIDDEN_DIM), nn.ReLU(), nn.Linear(HIDDEN_DIM, EMBED_DIM)
+        nn.Linear(EMBED_DIM, HIDDEN_DIM, **made), nn.ReLU(), nn.Linear(HIDDEN_DIM, EMBED_DIM, **made)
     )

@@ -4,7 +4,7 @@ Nothing compares the stored weights with a fresh run, because weights differ bet
 """
 
 import string
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,12 +28,14 @@ from course_lib.workspace.errors import BuildError
 GOOD_TRANSLATOR, GOOD_INDUCTION, GOOD_WRITER = 0.97, 0.99, 0.97
 FIRST_TYPED = (*range(1, 101), *range(200, 10_000, 100))
 _EMBED_DIM, _NUM_HEADS, _CONTEXT = 64, 4, 32
+_LONG_CONTEXT = 192  # of the writer
 
 
 Stored = tuple[Path, str]  # the file that was written, and how good the model is
+Device = torch.device | str
 
 
-def store_translator(course: LessonTree, num_steps: int = 800) -> Stored:
+def store_translator(course: LessonTree, num_steps: int = 800, *, device: Device = "cpu") -> Stored:
     """Train lesson 00's translator for about a minute, and write its weights.
 
     The first round repeats the lesson's training. The second has a lower rate and more of the
@@ -43,7 +45,7 @@ def store_translator(course: LessonTree, num_steps: int = 800) -> Stored:
         BuildError: too few numbers, unseen or short and round, are translated correctly.
     """
     numerals = Numerals()
-    model = new_translator(numerals)
+    model = new_translator(numerals, device=device)
     train_translator(model, numerals, num_steps)
     rare = [n for n in numerals.seen if n < 100 or n % 10 == 1 or "0" in str(n)]
     hundreds = [n for n in numerals.seen if n % 100 == 0]
@@ -57,18 +59,13 @@ def store_translator(course: LessonTree, num_steps: int = 800) -> Stored:
     return _store(course, TRANSLATOR, model, least, GOOD_TRANSLATOR, f"{said} right")
 
 
-def store_induction(course: LessonTree, num_steps: int = 800) -> Stored:
+def store_induction(course: LessonTree, num_steps: int = 800, *, device: Device = "cpu") -> Stored:
     """Train two layers on repeated strings of letters, and write their weights.
 
     Raises:
         BuildError: too few letters of the second half are predicted correctly.
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        parts = [CausalSelfAttention(_EMBED_DIM, _NUM_HEADS) for _ in range(2)]
-        model = LanguageModel(len(LETTERS), parts, positional_encoding(_CONTEXT, _EMBED_DIM))
-    sequences = repeated_tokens(len(LETTERS), torch.Generator().manual_seed(0), shortest=3)
-    train(model, lambda: _second_half(model, next(sequences))[0], num_steps, max_lr=1e-2)
+    model, sequences = train_induction(num_steps, device)
     _halve(model)
     with torch.no_grad():
         right = sum(_second_half(model, next(sequences))[1] for _ in range(20)) / 20
@@ -76,29 +73,64 @@ def store_induction(course: LessonTree, num_steps: int = 800) -> Stored:
     return _store(course, INDUCTION, model, float(right), GOOD_INDUCTION, said)
 
 
-def store_writer(course: LessonTree, num_steps: int = 2500) -> Stored:
+def train_induction(
+    num_steps: int = 800, device: Device = "cpu"
+) -> tuple[LanguageModel, Iterator[torch.Tensor]]:
+    """Return a model trained on repeated strings of letters, and more such strings."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        parts = [CausalSelfAttention(_EMBED_DIM, _NUM_HEADS) for _ in range(2)]
+        model = LanguageModel(len(LETTERS), parts, positional_encoding(_CONTEXT, _EMBED_DIM))
+    drawn = repeated_tokens(len(LETTERS), torch.Generator().manual_seed(0), shortest=3)
+    sequences = (tokens.to(device) for tokens in drawn)
+    model = model.to(device)
+    train(model, lambda: _second_half(model, next(sequences))[0], num_steps, max_lr=1e-2)
+    return model, sequences
+
+
+def store_writer(course: LessonTree, num_steps: int = 2500, *, device: Device = "cpu") -> Stored:
     """Train the model that writes stories, and write its weights.
+
+    Raises:
+        BuildError: too few letters of repeated names are predicted correctly.
+    """
+    model = train_writer(num_steps, device)
+    _halve(model)
+    correct, losses = [], []
+    for story in stories(100, seed=1):
+        tokens = CHARACTERS.ids(story.text[:_LONG_CONTEXT]).to(device)
+        marked = in_names(story)[1][1:_LONG_CONTEXT].to(device)
+        with torch.no_grad():
+            logits = model(tokens[None, :-1])[0]
+        losses.append(F.cross_entropy(logits, tokens[1:]))
+        correct.append((logits.argmax(-1) == tokens[1:])[marked])
+    right = torch.cat(correct).float().mean()
+    said = f"loss {torch.stack(losses).mean():.3f} on unseen stories, "
+    said += f"{right:.1%} of the letters of repeated names right"
+    return _store(course, WRITER, model, float(right), GOOD_WRITER, said)
+
+
+def train_writer(num_steps: int = 2500, device: Device = "cpu") -> LanguageModel:
+    """Return a model trained to write stories, in eval mode.
 
     At first a quarter of the rows are random letters that repeat. They teach the model to look up
     what followed the same letter last time, and the names in the stories then reuse that skill. In
     a second round nearly all rows are stories, and capitals count five times, because the first
     letters of names are learned last. The stored weights come from an earlier form of this
     schedule, in several shorter rounds.
-
-    Raises:
-        BuildError: too few letters of repeated names are predicted correctly.
     """
-    width, context, generator = 128, 192, torch.Generator().manual_seed(0)
+    width, context, generator = 128, _LONG_CONTEXT, torch.Generator().manual_seed(0)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         parts = [CausalSelfAttention(width, num_heads=4) for _ in range(3)]
         positions = positional_encoding(context, width)
-        model = LanguageModel(len(CHARACTERS), parts, positions, hidden_dim=4 * width)
+        model = LanguageModel(len(CHARACTERS), parts, positions, hidden_dim=4 * width).to(device)
     text = CHARACTERS.ids("".join(story.text for story in stories(6000, seed=0)))
     letters = CHARACTERS.ids(string.ascii_lowercase)
     windows = text_windows(text, context, generator, batch=16)
     emphasis = torch.ones(len(CHARACTERS))
     emphasis[CHARACTERS.ids(string.ascii_uppercase)] = 5.0
+    emphasis = emphasis.to(device)
     for steps, max_lr, num_repeating, weight in (
         (num_steps, 6e-3, 4, None),
         (num_steps * 4 // 5, 3e-3, 1, emphasis),
@@ -113,24 +145,14 @@ def store_writer(course: LessonTree, num_steps: int = 2500) -> Stored:
                 period = int(torch.randint(6, 40, (), generator=generator))
                 chosen = letters[torch.randint(len(letters), (period,), generator=generator)]
                 row[:] = chosen.repeat(context // period + 1)[:context]
+            rows = rows.to(device)
             loss = F.cross_entropy(model(rows[:, :-1]).mT, rows[:, 1:], weight)
             optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             cycle.step()
-    _halve(model.eval())
-    correct, losses = [], []
-    for story in stories(100, seed=1):
-        tokens, marked = CHARACTERS.ids(story.text[:context]), in_names(story)[1][1:context]
-        with torch.no_grad():
-            logits = model(tokens[None, :-1])[0]
-        losses.append(F.cross_entropy(logits, tokens[1:]))
-        correct.append((logits.argmax(-1) == tokens[1:])[marked])
-    right = torch.cat(correct).float().mean()
-    said = f"loss {torch.stack(losses).mean():.3f} on unseen stories, "
-    said += f"{right:.1%} of the letters of repeated names right"
-    return _store(course, WRITER, model, float(right), GOOD_WRITER, said)
+    return model.eval()
 
 
 MAKERS = {"translator": store_translator, "induction": store_induction, "writer": store_writer}
@@ -161,6 +183,6 @@ def _store(
         what = f"not stored: {said}, and {enough:.0%} are wanted"
         raise BuildError(name, None, what, "Train it longer, or see what changed.")
     path, state = course.library / "models" / name, model.state_dict()
-    np.savez(path, **{name: array.half().numpy() for name, array in state.items()})  # pyright: ignore[reportArgumentType] - its stub takes the names for options
+    np.savez(path, **{name: array.half().cpu().numpy() for name, array in state.items()})  # pyright: ignore[reportArgumentType] - its stub takes the names for options
     count = sum(array.numel() for array in state.values())
     return path, f"{said}; {count:,} weights, {path.stat().st_size / 1000:.0f} kB"

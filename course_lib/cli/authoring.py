@@ -206,16 +206,19 @@ def train(
         typer.Argument(help="The model: translator, induction or writer."),
     ],
 ) -> None:
-    """Retrain a model that lessons load; the writer takes longest.
+    """Retrain a model that lessons load, on a GPU if there is one; the writer takes longest.
 
     Example: course train translator
     """
     with working():
+        import torch
+
         from course_lib.authoring import train_models
         from course_lib.authoring.lesson_tree import LessonTree
 
     course = LessonTree.at(course_root())
-    path, said = train_models.MAKERS[what](course)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    path, said = train_models.MAKERS[what](course, device=device)
     typer.echo(f"written: {course.relative(path)} ({said})")
 
 

@@ -1,4 +1,4 @@
-"""The verb `course bench`: measurements and comparisons with other tools on one machine."""
+"""The verbs `course bench` and `course gpu`: measurements and comparisons on one machine."""
 
 import json
 from typing import Annotated, Literal
@@ -61,3 +61,24 @@ def bench(
     text = yaml.safe_dump(measured, sort_keys=False, allow_unicode=True)
     typer.echo(json.dumps(measured, indent=2) if as_json else text.rstrip())
     raise typer.Exit(1 if measured.get("unstable") else 0)
+
+
+@verbs.command()
+def gpu(as_json: AsJson = False, quiet: Quiet = False) -> None:
+    """Compare a GPU with the CPU of the same machine.
+
+    One table lists every solution and its check, the training of each model, the tokens that the
+    language models write in a second, and the time and memory of lesson 08's attention. It takes at
+    most eight minutes. The exit code is 1 if a solution is wrong on the GPU or a measurement
+    failed.
+
+    Example: course gpu --json
+    """
+    root = with_sources("solutions")
+    with working():
+        from course_lib.benchmarks import gpu
+
+        device = gpu.gpu()
+    measured = gpu.measure(root, device, tell=progress(quiet) or (lambda line: None))
+    typer.echo(json.dumps(measured, indent=2) if as_json else gpu.table(measured))
+    raise typer.Exit(1 if gpu.faults(measured) else 0)

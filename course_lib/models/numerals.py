@@ -170,7 +170,8 @@ class Numerals:
     def batches(self, size: int, generator: torch.Generator) -> Iterator[Pairs]:
         """Yield random pairs of seen numbers without end, `size` at a time, on the CPU.
 
-        The generator may belong to another device. The number of digits is drawn first. Otherwise nine of ten numbers would have four.
+        The generator may belong to another device. The number of digits is drawn first. Otherwise
+        nine of ten numbers would have four.
         """
         by_digits = [[n for n in self.seen if len(str(n)) == k] for k in range(1, 5)]
         shares = [float(w * bool(n)) for w, n in zip(_SHARES, by_digits, strict=True)]

@@ -247,5 +247,7 @@ def translate_batch(model: Translator, numerals: Numerals, texts: Sequence[str |
 
 def _feed_forward(**made) -> nn.Sequential:
     return nn.Sequential(
-        nn.Linear(EMBED_DIM, HIDDEN_DIM, **made), nn.ReLU(), nn.Linear(HIDDEN_DIM, EMBED_DIM, **made)
+        nn.Linear(EMBED_DIM, HIDDEN_DIM, **made),
+        nn.ReLU(),
+        nn.Linear(HIDDEN_DIM, EMBED_DIM, **made),
     )

@@ -9,7 +9,7 @@ import torch
 from elsewhere import NAME, Device, untyped
 
 from course_lib import attention
-from course_lib.benchmarks import gpu
+from course_lib.benchmarks import gpu, gpu_training
 from course_lib.checks import exercises
 from course_lib.cli.main import main
 
@@ -23,7 +23,7 @@ def one_training(monkeypatch):
     found = gpu.trainings(ROOT)
     name = "translator of lesson 00"
     monkeypatch.setattr(gpu, "trainings", lambda root: {name: found[name]})
-    monkeypatch.setattr(gpu, "_WARM_UP", 1)
+    monkeypatch.setattr(gpu_training, "WARM_UP", 1)
 
 
 @pytest.mark.usefixtures("one_training")
@@ -36,7 +36,7 @@ def test_each_part_has_its_rows_and_the_table_has_all_of_them():
     assert len(told) == 2 + 1 + 4 + 4
     assert list(found["solutions"]) == ["length_mask", "generate"]  # the other one uses NumPy
     generate = found["solutions"]["generate"]
-    assert generate["problems"] >= 10 and generate["left_out"] >= 3, "some problems are random"
+    assert generate["problems"] > 10 and generate["left_out"] == 0, "random ones are judged too"
     (training,) = found["training"].values()
     assert training["steps"] == 800 and training["gpu"] > 0 and training["cpu"] > 0
     assert list(found["writing"])[2:] == ["writer, 1 text", "writer, 64 texts"]
@@ -115,11 +115,11 @@ def test_a_training_that_stays_on_the_cpu_is_noticed():
         for _ in range(num_steps):
             optimizer.step()
 
-    training = gpu.Training(5, run)
-    assert gpu.seconds_per_step(training, "cpu", 2) > 0
+    training = gpu_training.Training(5, run)
+    assert gpu_training.seconds_per_step(training, "cpu", 2) > 0
     with pytest.raises(ValueError, match="the model that is trained is on cpu"):
-        gpu.seconds_per_step(training, NAME, 2)
-    assert gpu.seconds_per_step(training, "cpu", 2) > 0  # the hook is gone
+        gpu_training.seconds_per_step(training, NAME, 2)
+    assert gpu_training.seconds_per_step(training, "cpu", 2) > 0  # the hook is gone
 
 
 def test_memory_is_the_most_beyond_what_was_there(monkeypatch):

@@ -11,7 +11,7 @@ from torch import nn
 from course_lib import attention, fused
 from course_lib.authoring import train_models
 from course_lib.authoring.lesson_tree import LessonTree
-from course_lib.benchmarks import gpu
+from course_lib.benchmarks import gpu_solutions, gpu_training
 from course_lib.checks import exercises
 from course_lib.models import translator, whole_game
 from course_lib.models.language_model import repeated_tokens, text_windows
@@ -25,14 +25,14 @@ QUICK = ("length_mask", "causal_mask", "positional_encoding", "shift_matrix", "p
 COMPUTED = [
     pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
     for name, exercise in exercises().items()
-    if gpu.uses_tensors(exercise)
+    if gpu_solutions.uses_tensors(exercise)
 ]
 
 
 @pytest.mark.parametrize("name", COMPUTED)
 def test_a_solution_computes_the_same_elsewhere(name):
     with Device():
-        row = gpu.solution_row(exercises()[name], NAME)
+        row = gpu_solutions.solution_row(exercises()[name], NAME)
     assert row["problems"] > 2 and not row["incorrect"] and row["difference"] == 0
 
 
@@ -130,14 +130,14 @@ def test_generators_of_a_gpu_draw_batches():
 
 # ---------------------------------------------------------------- training
 @pytest.mark.slow
-@pytest.mark.parametrize("name", gpu.trainings(ROOT))
+@pytest.mark.parametrize("name", gpu_training.trainings(ROOT))
 def test_every_training_takes_steps_elsewhere(name, monkeypatch):
-    monkeypatch.setattr(gpu, "_WARM_UP", 1)
+    monkeypatch.setattr(gpu_training, "WARM_UP", 1)
     text = (ROOT / "solutions/09_translator/09_translator.py").read_text(encoding="utf-8")
     if "lesson 09" in name and "to(device)" not in text:
         pytest.xfail("lesson 09 does not use a GPU yet")
     with Device():
-        assert gpu.seconds_per_step(gpu.trainings(ROOT)[name], NAME, 1) > 0
+        assert gpu_training.seconds_per_step(gpu_training.trainings(ROOT)[name], NAME, 1) > 0
 
 
 @pytest.mark.slow

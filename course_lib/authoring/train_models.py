@@ -68,9 +68,9 @@ def store_induction(course: LessonTree, num_steps: int = 800, *, device: Device 
     model, sequences = train_induction(num_steps, device)
     _halve(model)
     with torch.no_grad():
-        right = sum(_second_half(model, next(sequences))[1] for _ in range(20)) / 20
+        right = sum(_second_half(model, next(sequences))[1].item() for _ in range(20)) / 20
     said = f"{right:.1%} of the second half right"
-    return _store(course, INDUCTION, model, float(right), GOOD_INDUCTION, said)
+    return _store(course, INDUCTION, model, right, GOOD_INDUCTION, said)
 
 
 def train_induction(
@@ -104,10 +104,10 @@ def store_writer(course: LessonTree, num_steps: int = 2500, *, device: Device = 
             logits = model(tokens[None, :-1])[0]
         losses.append(F.cross_entropy(logits, tokens[1:]))
         correct.append((logits.argmax(-1) == tokens[1:])[marked])
-    right = torch.cat(correct).float().mean()
-    said = f"loss {torch.stack(losses).mean():.3f} on unseen stories, "
+    right = torch.cat(correct).float().mean().item()
+    said = f"loss {torch.stack(losses).mean().item():.3f} on unseen stories, "
     said += f"{right:.1%} of the letters of repeated names right"
-    return _store(course, WRITER, model, float(right), GOOD_WRITER, said)
+    return _store(course, WRITER, model, right, GOOD_WRITER, said)
 
 
 def train_writer(num_steps: int = 2500, device: Device = "cpu") -> LanguageModel:

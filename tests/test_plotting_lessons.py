@@ -11,7 +11,7 @@ from pages import elements
 
 from course_lib import masked_softmax, plotting, split_heads
 from course_lib.attention import scaled_dot_product_attention
-from course_lib.plotting import bug_hunt, display
+from course_lib.plotting import display, training
 from course_lib.plotting.attention import DIGITS
 
 
@@ -153,11 +153,13 @@ def test_each_row_has_its_weights_under_each_of_its_masks_by_the_readers_own_fun
 @pytest.mark.parametrize("someone", [True, False])
 def test_a_progress_bar_counts_and_is_shown_to_someone_only(capsys, monkeypatch, someone):
     shown = Mock()
-    for module in (display, bug_hunt):
+    for module in (display, training):
         monkeypatch.setattr(module, "_has_front_end", lambda: someone)
     monkeypatch.setattr("IPython.display.display", shown)
     assert list(plotting.progress(25, "training")) == list(range(25))
-    assert [call.args[0].value for call in shown.call_args_list] == [20] * someone
+    bars = [call.args[0] for call in shown.call_args_list]
+    assert [bar.value for bar in bars] == [20] * someone
+    assert all(re.fullmatch(r"training, about \d+ s left", bar.description) for bar in bars)
     assert someone or capsys.readouterr() == ("", "")
 
 

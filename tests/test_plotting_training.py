@@ -10,10 +10,11 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
+from IPython.core.interactiveshell import InteractiveShell
 
 from course_lib import plotting
 from course_lib.models.numerals import Numerals
-from course_lib.models.training import train
+from course_lib.models.training import Stopped, faster_threads, train
 from course_lib.models.whole_game import new_translator, train_translator
 from course_lib.plotting import Guess, display, training
 
@@ -78,6 +79,10 @@ def test_in_a_kernel_one_figure_changes_in_place(monkeypatch):
         watch(step, 1.0)
     updates = [call.args[0].data for call in display.return_value.update.call_args_list]
     assert display.call_count == 1 and len(updates) > 10
+    assert [bool(re.search(r"<p>about \d+ s left</p>$", page)) for page in updates] == [
+        *[True] * (len(updates) - 1),
+        False,
+    ]
     assert 'data-live="stepper"' in updates[-1]
     assert not any("<script" in page for page in updates[:-1])
 
@@ -90,7 +95,23 @@ def test_in_a_terminal_there_is_one_line_and_elsewhere_none(pages, capsys, monke
             watch(step, 1.0)
         said = capsys.readouterr().err
         assert said.count("\n") == 0
-        assert ("Step 2 of 3, loss 1.00. dreiundvierzig becomes forty three" in said) == terminal
+        line = "s left. Step 2 of 3, loss 1.00. dreiundvierzig becomes forty three"
+        assert (line in said) == terminal
+
+
+@pytest.mark.parametrize(
+    ("per_step", "words"), [(0.5, "about 49 s left"), (60, "about 98 min left")]
+)
+def test_the_time_left_is_that_of_steps_like_the_latest(monkeypatch, per_step, words):
+    now = [0.0]
+    monkeypatch.setattr(training.time, "perf_counter", lambda: now[0])
+    clock = training.TimeLeft(100)
+    for _ in range(2):
+        now[0] += per_step
+        shown = clock.step()
+        now[0] += 5  # a figure is drawn
+        clock.go_on()
+    assert shown == words
 
 
 def test_watching_does_not_change_what_is_learned(pages):
@@ -115,3 +136,62 @@ def test_a_callback_is_called_in_eval_mode_after_each_step_and_replaces_the_bar(
     train(model, lambda: model(torch.ones(1)).square().sum(), 3, watch=watch)
     assert [step for step, *_ in seen] == [1, 2, 3]
     assert {(training, grad) for *_, training, grad in seen} == {(False, False)}
+
+
+def chosen(seconds, num_steps):
+    """Return the threads of each step if a step takes `seconds(step, threads)`, and their time."""
+    threads, spent = faster_threads(2), 0.0
+    used = [next(threads)]
+    for step in range(num_steps):
+        took = seconds(step, used[-1])
+        used.append(threads.send(took))
+        spent += took
+    return used, spent
+
+
+def test_training_uses_the_faster_number_of_threads_and_notices_when_that_changes():
+    # The times are those measured on two cores: idle, and beside eight busy processes.
+    idle, busy = {1: 0.047, 2: 0.035}, {1: 0.15, 2: 2.0}
+    _, spent = chosen(lambda step, threads: idle[threads], 60)
+    assert spent < 1.1 * 60 * idle[2]
+    used, spent = chosen(lambda step, threads: busy[threads], 60)
+    assert used.count(2) == 1 and spent < 1.5 * 60 * busy[1]
+    used, _ = chosen(lambda step, threads: (busy if 200 <= step < 600 else idle)[threads], 1300)
+    assert used[:200].count(2) > 180 and used[200:600].count(2) < 8 and used[1200:].count(2) > 90
+
+
+@pytest.fixture
+def interrupted():
+    """Return a model whose training was interrupted at its third step, and the exception."""
+    model, steps = torch.nn.Linear(1, 1), iter(range(2))
+
+    def next_loss():
+        if next(steps, None) is None:
+            raise KeyboardInterrupt
+        return model(torch.ones(1)).square().sum()
+
+    with pytest.raises(Stopped) as stopped:
+        train(model, next_loss, 9)
+    return model, stopped.value
+
+
+def test_interrupting_a_training_ends_the_cell_with_one_line(interrupted):
+    _, stopped = interrupted
+    line = "Training stopped after 2 of 9 steps. Run this cell again to train the model."
+    shell = InteractiveShell()
+    shown = []
+    shell._showtraceback = lambda kind, value, lines: shown.extend(lines)
+    shell.user_ns["stopped"] = stopped
+    result = shell.run_cell("raise stopped\nprint('goes on')")
+    assert shown == [line] and not result.success
+
+
+def test_a_model_whose_training_was_interrupted_refuses_until_it_is_trained(interrupted):
+    model, _ = interrupted
+    threads = torch.get_num_threads()
+    message = "training of this model was stopped after 2 of 9 steps. Run its cell again."
+    with pytest.raises(RuntimeError, match=message):
+        model(torch.ones(1))
+    train(model, lambda: model(torch.ones(1)).square().sum(), 1)
+    assert model(torch.ones(1)).shape == (1,) and not model.training
+    assert torch.get_num_threads() == threads

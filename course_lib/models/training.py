@@ -1,11 +1,23 @@
 """Train a small model with Adam and a learning rate that rises and falls."""
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Generator
+from statistics import median
 
 import torch
 from torch import Tensor, nn
 
 from course_lib import plotting
+
+TRIED = 3  # steps, for each number of threads
+KEPT = 10  # times as long as a comparison, until the next one
+
+
+class Stopped(KeyboardInterrupt):
+    """The end of a training run that was interrupted. IPython shows only its message."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [str(self)]
 
 
 def train(
@@ -19,8 +31,9 @@ def train(
 ) -> Tensor:
     """Train `model` in place behind a progress bar, and leave it in eval mode.
 
-    Interrupting (Kernel, Interrupt) ends the training early and keeps the weights so far. If
-    weights and batches come from seeded generators, the result is reproducible on the same machine.
+    The steps run with one thread or with all of torch's threads, whichever is faster at the moment.
+    Sums are rounded differently with each, so two runs agree to the last digit only if torch has a
+    single thread, and weights and batches come from seeded generators.
 
     Args:
         model: the module to train.
@@ -35,26 +48,74 @@ def train(
     Returns:
         The losses of all steps, on the CPU.
 
+    Raises:
+        Stopped: the training was interrupted (Kernel, Interrupt). Until it is trained again, the
+            model refuses to be called.
+
     Source: Smith and Topin 2018, one-cycle learning rate, https://arxiv.org/abs/1708.07120
     """
+    if "_refusal" in model.__dict__:
+        model.__dict__.pop("_refusal").remove()
     optimizer = torch.optim.Adam(model.parameters(), lr=max_lr)
     cycle = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr, total_steps=max(num_steps, 2))
     losses = []
+    num_threads = torch.get_num_threads()
+    threads = faster_threads(num_threads)
+    torch.set_num_threads(next(threads))
     model.train()
     try:
         for step in range(num_steps) if watch else plotting.progress(num_steps, label):
+            begun = time.perf_counter()
             loss = next_loss()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             cycle.step()
             losses.append(loss.detach())
+            torch.set_num_threads(threads.send(time.perf_counter() - begun))
             if watch:
                 model.eval()
                 with torch.no_grad():
                     watch(step + 1, losses[-1].item())
                 model.train()
     except KeyboardInterrupt:
-        print(f"Stopped after {len(losses)} of {num_steps} steps; the model keeps what it learned.")
-    model.eval()
+        done = f"stopped after {len(losses)} of {num_steps} steps"
+        refuse_calls(model, f"The training of this model was {done}. Run its cell again.")
+        raise Stopped(f"Training {done}. Run this cell again to train the model.") from None
+    finally:
+        model.eval()
+        torch.set_num_threads(num_threads)
     return torch.stack(losses).cpu() if losses else torch.zeros(0)
+
+
+def faster_threads(most: int) -> Generator[int, float, None]:
+    """Yield the number of threads of each next step, 1 or `most`, and receive the step's seconds.
+
+    Threads wait for each other several hundred times in a step. On an idle machine two threads
+    train these small models faster than one. Beside other busy processes they are many times
+    slower, because a thread that waits for another takes the time that the other needs. So a few
+    steps with each are compared, the faster number is kept for ten times as long, and so on. A
+    comparison ends early at a step with several threads that takes longer than all those with one.
+    """
+    while True:
+        single: list[float] = []
+        several: list[float] = []
+        while len(single) < TRIED:
+            single.append((yield 1))
+        while len(several) < TRIED:
+            several.append((yield most))
+            if several[-1] > sum(single):
+                break
+        faster = 1 if median(single) < median(several) else most
+        left = KEPT * sum(single + several)
+        while left > 0:
+            left -= yield faster
+
+
+def refuse_calls(model: nn.Module, reason: str) -> None:
+    """Make every call of the model raise a `RuntimeError`, until the model is trained again."""
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError(reason)
+
+    model.__dict__["_refusal"] = model.register_forward_pre_hook(refuse)

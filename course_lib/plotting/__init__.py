@@ -7,7 +7,7 @@ which runs in a kernel at each change. Without one, all choices were drawn befor
 from course_lib.plotting.additive_attention import feature_cube
 from course_lib.plotting.attention import attention
 from course_lib.plotting.batch_matmul import cell_origins
-from course_lib.plotting.bug_hunt import progress, verdicts
+from course_lib.plotting.bug_hunt import verdicts
 from course_lib.plotting.charts import bars, lines
 from course_lib.plotting.clickable_mask import clickable_mask
 from course_lib.plotting.diagram import diagram
@@ -22,5 +22,5 @@ from course_lib.plotting.online_softmax import online_softmax, tiles
 from course_lib.plotting.query_plane import query_plane
 from course_lib.plotting.scaled_dot_product import saturation
 from course_lib.plotting.source import show_source
-from course_lib.plotting.training import Guess, training_moment, watch_training
+from course_lib.plotting.training import Guess, progress, training_moment, watch_training
 from course_lib.plotting.whole_game import bottleneck

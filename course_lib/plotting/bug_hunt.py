@@ -1,16 +1,12 @@
-"""Figures of lesson 07, which compare what training and tests show of a module.
+"""A figure of lesson 07, which compares what training and tests show of a module."""
 
-`progress` is a bar that disappears at the end, so that no stored output depends on time.
-"""
-
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 from matplotlib.patches import Rectangle
 
 from course_lib.plotting.colors import INK, NEGATIVE, POSITIVE
-from course_lib.plotting.display import CHART, _has_front_end, new_figure
+from course_lib.plotting.display import CHART, new_figure
 from course_lib.plotting.figures import Plot, Table
 
 
@@ -46,33 +42,3 @@ def verdicts(rows: Mapping[str, Mapping[str, bool]], *, title: str) -> Plot:
             told[-1] = f"{question}: {'no' if no else 'yes'} for all {len(rows)}"
     table = [[name, *("yes" if rows[name][q] else "no" for q in questions)] for name in names]
     return Plot(figure, f"{title}: {'; '.join(told)}.", Table(["", *questions], table))
-
-
-def progress(num_steps: int, label: str) -> Iterator[int]:
-    """Count from 0 to `num_steps - 1` behind a bar that disappears at the end.
-
-    In a live notebook it is a widget, and in a terminal a line. Otherwise nothing is shown, so that
-    stored outputs do not depend on time.
-    """
-    if _has_front_end():
-        import ipywidgets
-        from IPython.display import display
-
-        words = {"description_width": "initial"}
-        bar = ipywidgets.IntProgress(0, 0, num_steps, description=label, style=words)
-        display(bar)
-        try:
-            for step in range(num_steps):
-                yield step
-                if step % 10 == 9:
-                    bar.value = step + 1
-        finally:
-            bar.close()
-    elif sys.stderr.isatty():
-        from rich.console import Console
-        from rich.progress import track
-
-        console = Console(stderr=True)
-        yield from track(range(num_steps), label, console=console, transient=True)
-    else:
-        yield from range(num_steps)

@@ -1,11 +1,14 @@
 """Show a training run: the loss, the model's output for one example, and its attention.
 
 In a live kernel, one figure is updated, and in a terminal, one line. Elsewhere moments are
-recorded, and the page plays them.
+recorded, and the page plays them. `progress` is a bar without a figure. Only what is live shows the
+time left, so that no stored output depends on time.
 """
 
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +29,31 @@ LINE, LETTERS, LINES = 20, 52, 2  # height of a line of text, letters in it, and
 MOST_WORDS = 7  # words, in two lines
 STAGE = 252  # height of letters, arcs and two lines of words, at every moment
 RECORDED = "The end of the training. You can play all of it in JupyterLab or on the course's site."
+
+
+class TimeLeft:
+    """The time left in a training run, if the remaining steps are like the latest ones.
+
+    Call `go_on` when a step begins and `step` when it has ended.
+    """
+
+    def __init__(self, num_steps: int):
+        self.remaining = num_steps
+        self.latest: deque[float] = deque(maxlen=20)  # seconds of each step
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Note that a step begins."""
+        self.begun = time.perf_counter()
+
+    def step(self) -> str:
+        """Note that a step has ended, and return the time left in words."""
+        self.remaining -= 1
+        self.latest.append(time.perf_counter() - self.begun)
+        seconds = self.remaining * sum(self.latest) / len(self.latest)
+        if seconds < 90:
+            return f"about {seconds:.0f} s left"
+        return f"about {seconds / 60:.0f} min left"
 
 
 class Guess(NamedTuple):
@@ -106,8 +134,8 @@ def watch_training(
     """Return a callback for `models.training.train` that shows how a model learns.
 
     Call it after every step with the number of steps so far and the loss. In a live kernel it
-    updates one figure, and in a terminal one line. At the last step it displays a figure that plays
-    the recorded moments.
+    updates one figure, and in a terminal one line, both with the time left. At the last step it
+    displays a figure that plays the recorded moments.
 
     Args:
         num_steps: the steps of the training.
@@ -123,12 +151,17 @@ def watch_training(
     steps: list[int] = []
     live = _has_front_end()
     handle: Any = None
+    clock = TimeLeft(num_steps)
 
     def watch(step: int, loss: float) -> None:
-        nonlocal handle
+        left = clock.step()
         losses.append(float(loss))
-        if step not in moments:
-            return
+        if step in moments:
+            show(step, left)
+        clock.go_on()
+
+    def show(step: int, left: str) -> None:
+        nonlocal handle
         made = guess()
         made = Guess([made]) if isinstance(made, str) else made
         frames.append(training_moment(losses, num_steps, made, source, wanted=wanted))
@@ -137,7 +170,7 @@ def watch_training(
         if live:
             from IPython.display import HTML, display
 
-            shown = page() if done else figure_html(frames[-1], inline=True)
+            shown = page() if done else f"{figure_html(frames[-1], inline=True)}<p>{left}</p>"
             if handle is None:
                 shown += keep_in_view(current_shell())
                 handle = display(HTML(shown), display_id=True)
@@ -146,10 +179,43 @@ def watch_training(
         elif done:
             put(frames[-1].alt, page)
         elif sys.stderr.isatty():
-            print(f"\r\033[K{frames[-1].alt}"[:200], end="", file=sys.stderr, flush=True)
+            print(f"\r\033[K{left}. {frames[-1].alt}"[:200], end="", file=sys.stderr, flush=True)
 
     def page() -> str:
         control = Control("step", steps, len(steps) - 1)
         return figure_html(stepper(frames, [control], RECORDED, plays=True))
 
     return watch
+
+
+def progress(num_steps: int, label: str) -> Iterator[int]:
+    """Count from 0 to `num_steps - 1` behind a bar that disappears at the end.
+
+    In a live notebook it is a widget, and in a terminal a line, both with the time left. Otherwise
+    nothing is shown.
+    """
+    if _has_front_end():
+        import ipywidgets
+        from IPython.display import display
+
+        style = {"description_width": "initial"}
+        bar = ipywidgets.IntProgress(0, 0, num_steps, description=label, style=style)
+        display(bar)
+        clock = TimeLeft(num_steps)
+        try:
+            for step in range(num_steps):
+                yield step
+                left = clock.step()
+                if step % 10 == 9:
+                    bar.value, bar.description = step + 1, f"{label}, {left}"
+                clock.go_on()
+        finally:
+            bar.close()
+    elif sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import track
+
+        console = Console(stderr=True)
+        yield from track(range(num_steps), label, console=console, transient=True)
+    else:
+        yield from range(num_steps)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from course_lib import plotting
 
+NUM_THREADS = torch.get_num_threads()  # the lessons set 1 afterwards
 TRIED = 3  # steps, for each number of threads
 KEPT = 10  # times as long as a comparison, until the next one
 
@@ -31,9 +32,9 @@ def train(
 ) -> Tensor:
     """Train `model` in place behind a progress bar, and leave it in eval mode.
 
-    The steps run with one thread or with all of torch's threads, whichever is faster at the moment.
-    Sums are rounded differently with each, so two runs agree to the last digit only if torch has a
-    single thread, and weights and batches come from seeded generators.
+    The steps run with one thread or with `NUM_THREADS`, whichever is faster at the moment. Sums are
+    rounded differently with each. Two runs agree to the last digit only if `OMP_NUM_THREADS=1` is
+    set, and weights and batches come from seeded generators.
 
     Args:
         model: the module to train.
@@ -59,8 +60,8 @@ def train(
     optimizer = torch.optim.Adam(model.parameters(), lr=max_lr)
     cycle = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr, total_steps=max(num_steps, 2))
     losses = []
-    num_threads = torch.get_num_threads()
-    threads = faster_threads(num_threads)
+    before = torch.get_num_threads()
+    threads = faster_threads(NUM_THREADS)
     torch.set_num_threads(next(threads))
     model.train()
     try:
@@ -84,7 +85,7 @@ def train(
         raise Stopped(f"Training {done}. Run this cell again to train the model.") from None
     finally:
         model.eval()
-        torch.set_num_threads(num_threads)
+        torch.set_num_threads(before)
     return torch.stack(losses).cpu() if losses else torch.zeros(0)
 
 

@@ -33,6 +33,9 @@ from course_lib.models.whole_game import (
     translate,
 )
 
+device = "cuda" if torch.cuda.is_available() else "cpu"
+torch.set_num_threads(1)  # several threads are slow beside other programs
+
 # %% [markdown]
 # ## 1. Train it
 #
@@ -56,7 +59,7 @@ from course_lib.models.whole_game import (
 
 # %% tags=["demo", "nbval-ignore-output"]
 numerals = Numerals()  # 1 to 9999 in German letters and in English words
-model = new_translator(numerals)
+model = new_translator(numerals).to(device)
 train_translator(model, numerals, watch=43)
 
 correct = 0
@@ -182,9 +185,9 @@ assert 0.75 < torch.softmax(arrows @ torch.tensor([0.125, -1.0]), dim=0)[2] < 0.
 
 # %% tags=["demo", "nbval-ignore-output"]
 compared = cross_attention_inputs(model, numerals, [43])
-query = compared.queries[0, 0]  # (64,), before "forty" is written
-keys = compared.keys[0]  # (14, 64), one for each letter
-values = compared.values[0]  # (14, 64)
+query = compared.queries[0, 0].cpu()  # (64,), before "forty" is written
+keys = compared.keys[0].cpu()  # (14, 64), one for each letter
+values = compared.values[0].cpu()  # (14, 64)
 
 scores = keys @ query / 8  # (14,)
 for letter, score in zip("dreiundvierzig", scores, strict=True):

@@ -32,6 +32,8 @@ from course_lib.models.numerals import Numerals, english
 from course_lib.models.trained import trained_translator
 from course_lib.models.whole_game import translate_batch, use_softmax
 
+device = "cuda" if torch.cuda.is_available() else "cpu"
+torch.set_num_threads(1)  # several threads are slow beside other programs
 torch.set_printoptions(precision=4, sci_mode=False, linewidth=100)
 
 # %% tags=["demo", "hide-input"]
@@ -164,7 +166,7 @@ check("stable_softmax")
 
 # %% tags=["demo", "nbval-ignore-output"]
 numerals = Numerals()
-model = trained_translator(numerals)
+model = trained_translator(numerals).to(device)
 use_softmax(model, lambda scores, valid_lens: torch.softmax(scores, dim=-1))
 
 

@@ -29,6 +29,8 @@ from course_lib.models.numerals import Numerals, english
 from course_lib.models.trained import trained_translator
 from course_lib.models.whole_game import cross_attention_inputs, translate, use_attention
 
+device = "cuda" if torch.cuda.is_available() else "cpu"
+torch.set_num_threads(1)  # several threads are slow beside other programs
 torch.set_printoptions(precision=4, sci_mode=False)
 
 # %% tags=["demo", "hide-input"]
@@ -113,7 +115,7 @@ print("(n, m) @ (m, v):", tuple((W @ V).shape))
 
 # %% tags=["demo"]
 numerals = Numerals()
-model = trained_translator(numerals)
+model = trained_translator(numerals).to(device)
 taken = cross_attention_inputs(model, numerals, [3, 13, 43])
 queries, keys, values = taken.queries, taken.keys, taken.values
 print("queries", tuple(queries.shape), "keys", tuple(keys.shape), "values", tuple(values.shape))

@@ -36,6 +36,8 @@ from course_lib.models.whole_game import (
 
 masked_softmax = carry_on("masked_softmax")  # yours if it passed its check, otherwise ours
 
+device = "cuda" if torch.cuda.is_available() else "cpu"
+torch.set_num_threads(1)  # several threads are slow beside other programs
 torch.set_printoptions(precision=4, sci_mode=False)
 
 # %% tags=["demo", "hide-input"]
@@ -286,9 +288,9 @@ check("AdditiveAttention")
 
 # %% tags=["demo", "nbval-ignore-output"]
 numerals = Numerals()
-model = trained_translator(numerals).requires_grad_(False)
+model = trained_translator(numerals).to(device).requires_grad_(False)
 torch.manual_seed(0)
-attention = AdditiveAttention(query_size=64, key_size=64, num_hiddens=32)
+attention = AdditiveAttention(query_size=64, key_size=64, num_hiddens=32).to(device)
 use_module(model, attention)
 
 

@@ -34,6 +34,8 @@ from course_lib.models.whole_game import cross_attention_inputs, translate_batch
 
 masked_softmax = carry_on("masked_softmax")
 
+device = "cuda" if torch.cuda.is_available() else "cpu"
+torch.set_num_threads(1)  # several threads are slow beside other programs
 torch.set_printoptions(precision=4, sci_mode=False)
 np.set_printoptions(precision=4, suppress=True)
 
@@ -130,19 +132,19 @@ assert (torch.tensor(plane_keys) @ torch.tensor([1.5, 0.45])).argmax() == 1  # a
 
 # %% tags=["demo"]
 numerals = Numerals()
-model = trained_translator(numerals)
+model = trained_translator(numerals).to(device)
 inputs_of = cross_attention_inputs(model, numerals, [3, 13, 43])  # drei, dreizehn, dreiundvierzig
 letters = inputs_of.characters[2]  # (14, 64)
 plain = letters @ letters.mT
 torch.manual_seed(0)
-W_q, W_k = torch.randn(2, 64, 64) / 8
+W_q, W_k = torch.randn(2, 64, 64).to(device) / 8
 projected = (letters @ W_q.mT) @ (letters @ W_k.mT).mT
 for name, scores in {"without projections": plain, "projected": projected}.items():
-    with_itself = int((scores.argmax(dim=-1) == torch.arange(14)).sum())
+    with_itself = int((scores.cpu().argmax(dim=-1) == torch.arange(14)).sum())
     difference = (scores - scores.mT).abs().max() / scores.abs().max()
     print(f"{name:20} best match is itself: {with_itself:2} of 14, asymmetry {difference:.2f}")
     assert (difference < 1e-5) == (name == "without projections")
-assert (plain.argmax(dim=-1) == torch.arange(14)).sum() == 8
+assert (plain.cpu().argmax(dim=-1) == torch.arange(14)).sum() == 8
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -352,7 +354,8 @@ class Backwards(nn.Module):
 
     def __init__(self, d, divisor):
         super().__init__()
-        self.letters, self.positions = torch.randn(22, d), torch.randn(8, d)
+        self.register_buffer("letters", torch.randn(22, d))  # moves with the model
+        self.register_buffer("positions", torch.randn(8, d))
         self.W_q, self.W_k = nn.Linear(d, d, bias=False), nn.Linear(d, d, bias=False)
         self.name, self.divisor = nn.Linear(d, 22), divisor
 
@@ -364,13 +367,14 @@ class Backwards(nn.Module):
 
 
 def loss_of(model, ids, reduction="mean"):
+    ids = ids.to(device)
     return F.cross_entropy(model(ids).flatten(0, 1), ids.flip(1).flatten(), reduction=reduction)
 
 
 def read_backwards(d, divisor, learning_rate, seed, num_steps=60):
     """Train a model. Return its losses and its reading of *dreizehn*."""
     torch.manual_seed(seed)
-    model = Backwards(d, divisor)
+    model = Backwards(d, divisor).to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate)
     losses = []
     for _ in range(num_steps):
@@ -379,7 +383,7 @@ def read_backwards(d, divisor, learning_rate, seed, num_steps=60):
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    read = model(numerals.source_ids("dreizehn")[None])[0].argmax(dim=-1)
+    read = model(numerals.source_ids("dreizehn")[None].to(device))[0].argmax(dim=-1)
     return losses, "".join(numerals.source.words(read))
 
 
@@ -425,7 +429,7 @@ assert max(final[32, "sqrt(d)"] + final[32, "1"] + final[32, "d"]) < 0.5
 # %% tags=["demo", "nbval-ignore-output"]
 for label, divisor in (("sqrt(d)", math.sqrt(512)), ("1", 1.0), ("d", 512)):
     torch.manual_seed(0)
-    model_at_start = Backwards(512, divisor)
+    model_at_start = Backwards(512, divisor).to(device)
     loss = loss_of(model_at_start, torch.randint(22, (32, 8)), reduction="sum")
     wanted = model_at_start.scores, model_at_start.queries, model_at_start.values
     of_scores, of_queries, of_values = torch.autograd.grad(loss, wanted)

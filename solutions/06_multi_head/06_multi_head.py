@@ -37,6 +37,8 @@ from course_lib.models.whole_game import translate
 
 causal_mask, length_mask, masked_softmax = carry_on("causal_mask", "length_mask", "masked_softmax")
 
+device = "cuda" if torch.cuda.is_available() else "cpu"
+torch.set_num_threads(1)  # several threads are slow beside other programs
 torch.set_printoptions(precision=4, sci_mode=False)
 
 # %% tags=["demo", "hide-input"]
@@ -344,12 +346,13 @@ check("MultiHeadAttention")
 # how many parameters does your module have with 1, 4 and 64 heads?
 
 # %% tags=["demo"]
-model = trained_translator(numerals)
+model = trained_translator(numerals).to(device)
 batch = ["drei", "dreizehn", "dreiundvierzig"]
-tokens = pad_sequence([numerals.source_ids(word) for word in batch], batch_first=True)  # (3, 14)
+tokens = pad_sequence([numerals.source_ids(word) for word in batch], batch_first=True)
+tokens = tokens.to(device)  # (3, 14)
 valid_lens = (tokens != 0).sum(dim=1)  # 4, 8, 14
 torch.manual_seed(5)
-mha = MultiHeadAttention(embed_dim=64, num_heads=4).eval().requires_grad_(False)
+mha = MultiHeadAttention(embed_dim=64, num_heads=4).to(device).eval().requires_grad_(False)
 x = model.characters(tokens).detach()  # (3, 14, 64)
 outputs = mha(x, x, x, valid_lens)
 
@@ -392,7 +395,7 @@ plotting.show(plotting.diagram_strip("heads", lit="attention weights", shapes=sh
 
 # %% tags=["demo"]
 fourteen = [10 * tens + ones for tens in range(2, 10) for ones in (2, 3, 4, 5, 8, 9)]
-spelled = torch.stack([numerals.source_ids(number) for number in fourteen])  # (48, 14)
+spelled = torch.stack([numerals.source_ids(number) for number in fourteen]).to(device)  # (48, 14)
 at_43, at_34 = fourteen.index(43), fourteen.index(34)
 
 
@@ -400,9 +403,10 @@ def learn_two_letters(num_heads, seed, d=32):
     """Return the letters named, (48, 2), and the weights, (48, num_heads, 1, 14)."""
     torch.manual_seed(seed)
     size = len(numerals.source)
-    letters, places = torch.randn(size, d), torch.randn(14, d)
-    query = torch.randn(1, 1, d)
-    attention, name = MultiHeadAttention(d, num_heads), nn.Linear(d, 2 * size)
+    letters, places = torch.randn(size, d).to(device), torch.randn(14, d).to(device)
+    query = torch.randn(1, 1, d).to(device)
+    attention = MultiHeadAttention(d, num_heads).to(device)
+    name = nn.Linear(d, 2 * size).to(device)
 
     def logits(ids):  # (B, 14) -> (B, 2, size)
         keys = letters[ids] + places
@@ -411,7 +415,7 @@ def learn_two_letters(num_heads, seed, d=32):
 
     optimizer = torch.optim.Adam([*attention.parameters(), *name.parameters()], lr=0.02)
     for _ in range(150):
-        ids = torch.randint(1, size, (32, 14))
+        ids = torch.randint(1, size, (32, 14)).to(device)
         loss = F.cross_entropy(logits(ids).flatten(0, 1), ids[:, [0, 7]].flatten())
         optimizer.zero_grad()
         loss.backward()
@@ -475,7 +479,7 @@ class InTheReader(nn.Module):
         return self.mha(queries, keys, values, mask=allowed), None
 
 
-model.encoder.attention = InTheReader(model.encoder.attention).eval()
+model.encoder.attention = InTheReader(model.encoder.attention).to(device).eval()
 reader = model.encoder.attention.mha
 for word in batch:
     print(f"{word:15}", *translate(model, numerals, word)[0])
@@ -515,7 +519,8 @@ assert reader.attention_weights[0, 0, 1].argmax() == 4  # from r to z
 def all_words_right(numbers):
     """Return whether all words of each number are correct, given the correct words before them."""
     pairs = [numerals.pair(number) for number in numbers]
-    source, wanted = (pad_sequence(part, batch_first=True) for part in zip(*pairs, strict=True))
+    padded = [pad_sequence(part, batch_first=True) for part in zip(*pairs, strict=True)]
+    source, wanted = padded[0].to(device), padded[1].to(device)
     lens = (source != 0).sum(dim=1)
     written = model(source, lens, F.pad(wanted, (1, -1), value=model.start)).argmax(dim=-1)
     return ((written == wanted) | (wanted == model.pad)).all(dim=1)
@@ -566,7 +571,7 @@ plotting.show(plotting.diagram_strip("heads", lit=("W_q", "W_k", "W_v", "W_o"), 
 
 # %% tags=["demo"]
 torch.manual_seed(6)
-reference = nn.MultiheadAttention(embed_dim=64, num_heads=4, batch_first=True).eval()
+reference = nn.MultiheadAttention(embed_dim=64, num_heads=4, batch_first=True).to(device).eval()
 for name, parameter in reference.named_parameters():
     print(f"{name:16} {tuple(parameter.shape)}")
 assert reference.in_proj_weight.shape == (3 * 64, 64)
@@ -607,7 +612,7 @@ check("load_into_torch")
 
 # %% tags=["demo"]
 load_into_torch(mha, reference)
-real, see = length_mask(valid_lens, 14), causal_mask(14)
+real, see = length_mask(valid_lens, 14), causal_mask(14).to(device)
 ours = mha(x, x, x, valid_lens, see)
 apart = {}
 for name, attn_mask in {"inverted": ~see, "as it is": see}.items():
@@ -641,7 +646,7 @@ plotting.show(plotting.diagram_strip("heads", lit=("scores", "weighted sum"), sh
 # different output?
 
 # %% tags=["demo"]
-forwards = model.characters(numerals.source_ids("drei"))[None].detach()  # (1, 4, 64)
+forwards = model.characters(numerals.source_ids("drei").to(device))[None].detach()  # (1, 4, 64)
 backwards = forwards.flip(1)
 change = (mha(forwards, forwards, forwards) - mha(backwards, backwards, backwards).flip(1))[0]
 for letter, row in zip("drei", change, strict=True):
@@ -732,7 +737,7 @@ check("is_causal")
 # %% tags=["demo"]
 functions = {
     "self-attention": lambda x: mha(x, x, x),
-    "with a causal mask": lambda x: mha(x, x, x, mask=causal_mask(x.shape[1])),
+    "with a causal mask": lambda x: mha(x, x, x, mask=causal_mask(x.shape[1]).to(device)),
 }
 for name, fn in functions.items():
     moved = (fn(backwards).flip(1) - fn(forwards)).abs().max()

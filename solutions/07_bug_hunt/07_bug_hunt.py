@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lib import carry_on, check, hint, plotting
+from course_lib.models.training import train
 from course_lib.notebook.hunt import (
     BUGS,
     INVARIANTS,
@@ -40,7 +41,7 @@ split_heads, merge_heads, MultiHeadAttention, is_causal = carry_on(
 )
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
-torch.set_num_threads(1)  # these problems are too small for several threads
+torch.set_num_threads(1)  # several threads are slow beside other programs
 torch.set_printoptions(precision=4, sci_mode=False)
 
 # %% [markdown]
@@ -86,7 +87,8 @@ class Block(nn.Module):
 
 # %% [markdown]
 # **Reversal.** The input is a sequence of 8 symbols, and the target is the same sequence backwards.
-# The training loop draws fresh sequences at every step and uses cross-entropy and Adam.
+# `learn` draws fresh sequences at every step and computes the cross-entropy. `train`, which later
+# lessons use as well, changes the parameters with Adam.
 
 
 # %% tags=["demo"]
@@ -100,19 +102,14 @@ def draw_batch(task, size, generator):
     return [x.to(device) for x in inputs], target.to(device)
 
 
-def train(model, task, num_steps, label="training"):
+def learn(model, task, num_steps, label="training"):
     generator = torch.Generator().manual_seed(1)
-    optimizer = torch.optim.Adam(model.to(device).parameters(), lr=0.01)
-    losses = []
-    for _ in plotting.progress(num_steps, label):
+
+    def next_loss():
         inputs, target = draw_batch(task, 64, generator)
-        loss = F.cross_entropy(model(*inputs).flatten(0, 1), target.flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.detach())
-    model.eval()
-    return torch.stack(losses).cpu()
+        return F.cross_entropy(model(*inputs).flatten(0, 1), target.flatten())
+
+    return train(model.to(device), next_loss, num_steps, max_lr=0.02, label=label)
 
 
 def accuracy(model, task):
@@ -128,7 +125,7 @@ def accuracy(model, task):
 # %% tags=["demo", "nbval-ignore-output"]
 torch.manual_seed(0)
 reverser = Block(MultiHeadAttention(32, 2))
-losses = train(reverser, reversal, 100, "reversal")
+losses = learn(reverser, reversal, 100, "reversal")
 print(f"loss of the first step {losses[0]:.2f}, of the last ten {losses[-10:].mean():.2f}")
 print(f"{accuracy(reverser, reversal):.1%} of unseen symbols correct")
 assert losses[0] > 1.5 > 0.05 > losses[-10:].mean()
@@ -176,7 +173,7 @@ def train_boxes(make_model, task):
     for name, box in boxes.items():
         torch.manual_seed(0)
         model = make_model(box(32, 2, dropout=0.1))
-        train(model, task, 100, name)
+        learn(model, task, 100, name)
         accuracies[name] = accuracy(model, task)
         print(f"{name:8} {accuracies[name]:.0%}")
     return accuracies
@@ -262,7 +259,7 @@ def throws(batch, generator, n=8):
 on_throws, curves = {}, {}
 for name, box in boxes.items():
     torch.manual_seed(0)
-    losses = train(Block(box(32, 2)), throws, 50, name)
+    losses = learn(Block(box(32, 2)), throws, 50, name)
     on_throws[name] = losses[-5:].mean().item()
     curves[name] = losses.reshape(10, -1).mean(1)
     print(f"{name:8} {on_throws[name]:.2f}")

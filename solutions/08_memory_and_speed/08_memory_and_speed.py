@@ -36,6 +36,7 @@ causal_mask, length_mask, additive_scores, scaled_dot_product_attention = carry_
     "causal_mask", "length_mask", "additive_scores", "scaled_dot_product_attention"
 )
 
+device = "cuda" if torch.cuda.is_available() else "cpu"
 torch.set_num_threads(1)  # so that times can be compared
 torch.set_printoptions(precision=4, sci_mode=False)
 
@@ -445,14 +446,13 @@ def fastest(fn, *inputs, repeats=5):
     for _ in range(repeats):
         started = time.perf_counter()
         fn(*inputs)
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
+        if device == "cuda":
+            torch.cuda.synchronize()  # wait until the GPU has finished
         runs.append(1e3 * (time.perf_counter() - started))
     return min(runs)
 
 
 def train_step(way, n):
-    device = "cuda" if torch.cuda.is_available() else "cpu"
     inputs = [x.to(device).requires_grad_() for x in draw(n)]
     return fastest(lambda *x: torch.autograd.grad(way(*x).sum(), x), *inputs)
 

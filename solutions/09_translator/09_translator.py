@@ -41,6 +41,8 @@ AdditiveAttention, CausalSelfAttention, MultiHeadAttention, length_mask, positio
     )
 )
 
+device = "cuda" if torch.cuda.is_available() else "cpu"
+torch.set_num_threads(1)  # several threads are slow beside other programs
 torch.set_printoptions(precision=4, sci_mode=False)
 
 # %% tags=["demo", "hide-input"]
@@ -317,7 +319,13 @@ def new_translator(numerals, embed_dim=32, hidden_dim=64, window=4):
     decoder.cross_attention = MultiHeadAttention(embed_dim, 1)
     if window is not None:
         encoder.attention = Nearby(encoder.attention, window)
-    return Translator(numerals, encoder, decoder, positional_encoding(64, embed_dim))
+    positions = positional_encoding(64, embed_dim)
+    return Translator(numerals, encoder, decoder, positions).to(device)
+
+
+def moved(tensors):
+    """Return the tensors on the device of the models."""
+    return [tensor.to(device) for tensor in tensors]
 
 
 def learn(model, numerals, num_steps=400, max_lr=0.01, label="learning numerals"):
@@ -326,8 +334,8 @@ def learn(model, numerals, num_steps=400, max_lr=0.01, label="learning numerals"
 
     def next_loss():
         sources, targets = next(batches)
-        source, source_lens = pad_batch(sources, model.pad)
-        words, word_lens = pad_batch(targets, model.pad)
+        source, source_lens = moved(pad_batch(sources, model.pad))
+        words, word_lens = moved(pad_batch(targets, model.pad))
         logits = model(source, source_lens, shift_right(words, model.start))
         return masked_cross_entropy(logits, words, word_lens)
 
@@ -439,7 +447,7 @@ check("greedy_decode")
 # %% tags=["demo", "nbval-ignore-output"]
 def translate(model, numerals, texts):
     """Return the English words for numerals, each in letters or as a number."""
-    source, lens = pad_batch([numerals.source_ids(text) for text in texts], model.pad)
+    source, lens = moved(pad_batch([numerals.source_ids(text) for text in texts], model.pad))
     rows = greedy_decode(model, source, lens, model.start, model.end, max_len=12)
     return [numerals.target.words(row) for row in rows]
 
@@ -502,11 +510,11 @@ for text in ("zweitausenddreihundert", "neunzehnhundert"):
 def look(model, numerals, text):
     """Return the words of a translation, and how much each attends to each letter."""
     words = translate(model, numerals, [text])[0]
-    source, lens = pad_batch([numerals.source_ids(text)], model.pad)
-    inputs = numerals.target.ids(["<start>", *words])[None]
+    source, lens = moved(pad_batch([numerals.source_ids(text)], model.pad))
+    inputs = numerals.target.ids(["<start>", *words])[None].to(device)
     with torch.no_grad():
         model(source, lens, inputs)
-    return words, model.maps[0, 0, : len(words)]  # item 0, head 0
+    return words, model.maps[0, 0, : len(words)].cpu()  # item 0, head 0
 
 
 words, weights = look(translator, numerals, "siebenhundertdreiundvierzig")
@@ -568,10 +576,10 @@ check("effect_of_masking")
 
 # %% tags=["demo", "nbval-ignore-output"]
 words, weights = look(translator, numerals, "dreiundvierzig")
-source, lens = pad_batch([numerals.source_ids("dreiundvierzig")], translator.pad)
-target = numerals.target.ids(words)[None]
+source, lens = moved(pad_batch([numerals.source_ids("dreiundvierzig")], translator.pad))
+target = numerals.target.ids(words)[None].to(device)
 changes = [effect_of_masking(translator, source, lens, target, j) for j in range(14)]
-lost = -torch.stack(changes, dim=1)  # (2 words, 14 letters)
+lost = -torch.stack(changes, dim=1).cpu()  # (2 words, 14 letters)
 
 for word, weight, loss in zip(words, weights, lost, strict=True):
     most = weight.argmax()
@@ -603,8 +611,8 @@ def mask_the_most_attended(model):
     for number in two_words:
         text = numerals.say(number)
         words, weights = look(model, numerals, text)
-        source, lens = pad_batch([numerals.source_ids(text)], model.pad)
-        target = numerals.target.ids(words)[None]
+        source, lens = moved(pad_batch([numerals.source_ids(text)], model.pad))
+        target = numerals.target.ids(words)[None].to(device)
         positions = weights.argmax(dim=1).tolist()
         for i, position in enumerate(positions):
             lost.append(-effect_of_masking(model, source, lens, target, position)[i])
@@ -729,7 +737,8 @@ def deep_translator(version):
     if version == "no norms":
         for block in encoders + decoders:
             block.norm_1 = block.norm_2 = block.norm_3 = nn.Identity()
-    return Translator(numerals, Stack(encoders), Stack(decoders), positional_encoding(64, 32))
+    positions = positional_encoding(64, 32)
+    return Translator(numerals, Stack(encoders), Stack(decoders), positions).to(device)
 
 
 # %% [markdown]
@@ -769,7 +778,7 @@ assert shares["no norms", 0.01] > 0.3 and shares["no norms", 0.02] < 0.1
 
 # %% tags=["demo", "nbval-skip"]
 additive = new_translator(numerals)
-additive.decoder.cross_attention = AdditiveAttention(32, 32, 32)
+additive.decoder.cross_attention = AdditiveAttention(32, 32, 32).to(device)
 unordered = new_translator(numerals, window=None)
 unordered.positions.zero_()
 shares = {}
@@ -838,7 +847,7 @@ shares = {"attention, 400 steps": share}
 for num_steps in (400, 1600):
     name = f"GRU, {num_steps} steps"
     torch.manual_seed(0)
-    recurrent = RecurrentTranslator(numerals, embed_dim=32)
+    recurrent = RecurrentTranslator(numerals, embed_dim=32).to(device)
     learn(recurrent, numerals, num_steps, label=name)
     shares[name] = share_correct(recurrent, numerals)
 for name, correct in shares.items():
@@ -870,7 +879,7 @@ assert shares["GRU, 400 steps"] < 0.7 < 0.9 < min(share, shares["GRU, 1600 steps
 all_numerals = Numerals()  # 1 to 9999
 yours = new_translator(all_numerals, embed_dim=64, hidden_dim=256)
 learn(yours, all_numerals, num_steps=600, max_lr=0.004)
-original = trained_translator(all_numerals)
+original = trained_translator(all_numerals).to(device)
 wanted = [english(number) for number in all_numerals.unseen]
 translations = {
     "yours": [" ".join(words) for words in translate(yours, all_numerals, all_numerals.unseen)],

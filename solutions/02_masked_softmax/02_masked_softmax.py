@@ -245,8 +245,10 @@ assert valid_lens.tolist() == [4, 8, 14]
 #
 # - **Takes** `valid_lens`, an integer tensor of shape `(B,)` (one length for each item) or `(B, n)`
 #   (one for each query), and `max_len`, the number of keys after padding.
-# - **Returns** a bool tensor `(B, max_len)` or `(B, n, max_len)` on the device of `valid_lens`,
-#   True where the key is real.
+# - **Returns** a bool tensor `(B, max_len)` or `(B, n, max_len)`, True where the key is real.
+#
+# In every exercise, your code must also work with tensors on a GPU. Pass `device=` when you create
+# a tensor, for example `device=valid_lens.device`. Otherwise it is on the CPU.
 #
 # **Worked example.** `length_mask(torch.tensor([2, 0]), 3)` is
 # `[[True, True, False], [False, False, False]]`. The lengths `[[1, 3]]` with `max_len=3` give a

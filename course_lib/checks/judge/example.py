@@ -163,7 +163,6 @@ _CALLS = {
     "after_a_call_with_lengths": "this one, after one with lengths",
     "one_at_a_time": "this one, with a generator instead of the list",
     "twice": "this one, twice with the same objects",
-    "after_another_device": "this one, after one with all tensors on another device",
     "with_a_device": "this one, after one with device=",
     "made_with_device_and_dtype": "this one, also built with device= and dtype=",
 }

@@ -2,7 +2,7 @@
 
 import functools
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +22,8 @@ def prepare(exercise: Exercise, seed: str) -> Prepared:
     assert len({probe.name for probe in probes}) == len(probes), "probe names must differ"
     if is_counted(exercise, probes):
         probes = [replace(probe, counted=True) for probe in probes]
+    also = also_elsewhere(exercise, probes)
+    probes = [replace(probe, elsewhere=True) if probe in also else probe for probe in probes]
     return tuple((probe, expect(exercise, probe)) for probe in probes)
 
 
@@ -29,6 +31,29 @@ def is_counted(exercise: Exercise, probes: Iterable[Probe]) -> bool:
     """Return whether the points depend on counts of calls, steps, bytes or functions."""
     by_rule = exercise.forbidden or exercise.no_loops or exercise.needs_loops
     return bool(by_rule) or any(probe.at_most for probe in probes)
+
+
+def also_elsewhere(exercise: Exercise, probes: Sequence[Probe]) -> list[Probe]:
+    """Return the probes to repeat on another device: the first, and those with other arguments.
+
+    Only answers that take and return tensors must run there. The exercises of an integration have
+    been called there before.
+    """
+    if exercise.chain or not any(returned.kind == "tensor" for returned in exercise.returns):
+        return []
+    plain = [p for p in probes if p.scenario == probes[0].scenario and not p.raises]
+    plain = [probe for probe in plain if probe.num_inputs]
+    chosen, passed = plain[:1], _arguments(plain[0]) if plain else frozenset()
+    while plain and (most := max(plain, key=lambda p: len(_arguments(p) - passed))):
+        if _arguments(most) <= passed:
+            break
+        chosen.append(most)
+        passed |= _arguments(most)
+    return chosen
+
+
+def _arguments(probe: Probe) -> frozenset[str]:
+    return frozenset(name for name, value in probe.inputs().items() if value is not None)
 
 
 def expect(exercise: Exercise, probe: Probe) -> Expected:

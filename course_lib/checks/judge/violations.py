@@ -31,7 +31,7 @@ from course_lib.checks.judge.definitions import Exercise
 from course_lib.checks.judge.in_text import text_of_options
 from course_lib.checks.observe.cost_meter import LOST, OUT_OF_TORCH, SINGLE_NUMBERS
 from course_lib.checks.observe.fake_device import REFUSAL
-from course_lib.checks.observe.observation import Observation, Raised
+from course_lib.checks.observe.observation import Observation, OnTheCpu, Raised
 from course_lib.checks.observe.probe import Probe
 from course_lib.checks.observe.record import Recorded
 from course_lib.reference import Expected
@@ -122,6 +122,8 @@ def _of_a_call_that_returned(
         spent = None if leaves else seen.spent.get(quantity)
         aspect = f"spent_{quantity}" + "_unmeasured" * (spent is None)
         yield aspect, _checked(_overspent, probe, quantity, limit, spent, leaves)
+    if seen.elsewhere is not None:
+        yield "device", _checked(_on_the_cpu, seen.elsewhere)
     if seen.rng_touched and not probe.training:
         yield "rng", _RNG_USED
     if seen.training_changed:
@@ -252,6 +254,34 @@ def _wrong_attribute(
         says = f"`self.{name}` must hold the weights {which}, but holds other numbers."
         return Problem("attribute_values", says)
     return None
+
+
+def _on_the_cpu(seen: OnTheCpu) -> Problem:
+    """Describe a tensor that stays on the CPU, with the line to change and the change."""
+    effect = "your result is on the CPU" if seen.returned else "your code stops with an error"
+    cause, fix = _STAYS[seen.kind]
+    fact = f"On a GPU, {effect}, because {cause.format(line=seen.line)}."
+    return Cause("cpu_tensor", fact, fix.format(like=seen.like or "x"))
+
+
+_MAKE_IT_THERE = (
+    "Make that tensor on the device of the arguments, with `device={like}.device` or "
+    "`.to({like}.device)`."
+)
+_STAYS = {
+    "made": ("`{line}` makes a tensor on the CPU", _MAKE_IT_THERE),
+    "moved": ("`{line}` moves a tensor to the CPU", "Compute with that tensor where it is."),
+    "numpy": (
+        "`{line}` passes a tensor to NumPy, which computes on the CPU",
+        "Use a function of torch, or write `.cpu()` before NumPy and `.to({like}.device)` after.",
+    ),
+    "kept": (
+        "`{line}` stays on the CPU when your module is moved",
+        "Register that tensor with `self.register_buffer(name, tensor)`.",
+    ),
+    "used": ("`{line}` uses a tensor on the CPU", "Move that tensor with `.to({like}.device)`."),
+    "returned": ("you return a tensor that was made before the call", _MAKE_IT_THERE),
+}
 
 
 _LEAVES_THE_GRAPH = (

@@ -22,13 +22,22 @@ import torch
 from course_lib.checks.observe import lessons  # noqa: F401  (registers what lessons need)
 from course_lib.checks.observe.cost_meter import LIBRARIES, Calls, Spending, Steps
 from course_lib.checks.observe.error_messages import message_of
+from course_lib.checks.observe.fake_device import (
+    NAME,
+    Elsewhere,
+    Refused,
+    line_that_uses,
+    made_by,
+    mark,
+    on_the_cpu,
+)
 from course_lib.checks.observe.global_state import (
     next_draws,
     random_states_kept,
     seed_all,
     usual_settings,
 )
-from course_lib.checks.observe.observation import MAX_TEXT, Observation, Raised
+from course_lib.checks.observe.observation import MAX_TEXT, Observation, OnTheCpu, Raised
 from course_lib.checks.observe.probe import Array, Built, Dtype, Probe
 from course_lib.checks.observe.record import Recorded, class_name, describe_type, record
 from course_lib.checks.observe.scenarios import BUILDERS, SCENARIOS
@@ -37,14 +46,20 @@ _ENDS_ALL = ("NotImplementedError", "KeyboardInterrupt")
 
 
 def observe_all(obj: Any, probes: Iterable[Probe]) -> dict[str, Observation]:
-    """Observe all probes in order. Stop at an interrupt, or if the answer is not written yet."""
-    seen = {}
+    """Observe all probes in order. Stop at an interrupt, or if the answer is not written yet.
+
+    Calls on another device come last, so that nothing they leave behind affects another call.
+    """
+    seen, probes = {}, list(probes)
     with random_states_kept():
         for probe in probes:
             seen[probe.name] = observe(obj, probe)
             raised = seen[probe.name].raised
             if raised is not None and raised.type_name in _ENDS_ALL:
                 break
+        for probe in probes:
+            if probe.elsewhere and probe.name in seen and seen[probe.name].raised is None:
+                seen[probe.name].elsewhere = _observe_elsewhere(obj, probe)
     return seen
 
 
@@ -71,6 +86,57 @@ def observe(obj: Any, probe: Probe, *, watched: bool = True) -> Observation:
     said = (f"{w.category.__name__}: {w.message}"[:300] for w in caught[:5])
     seen.warnings = tuple(map(_encodable, said))
     return seen
+
+
+def _observe_elsewhere(obj: Any, probe: Probe) -> OnTheCpu | None:
+    """Call `obj` with all tensors on another device, and return what is left on the CPU, if any.
+
+    Errors other than mixing devices may be those of the fake device, so they are ignored.
+    """
+    nowhere = io.StringIO()
+    streams = contextlib.redirect_stderr(nowhere), contextlib.redirect_stdout(nowhere)
+    with usual_settings(), warnings.catch_warnings(), streams[0], streams[1]:
+        warnings.simplefilter("ignore")
+        try:
+            return _run_elsewhere(obj, probe)
+        except Refused as refused:
+            return refused.seen or line_that_uses(refused)
+        except BaseException:
+            return None
+
+
+def _run_elsewhere(obj: Any, probe: Probe) -> OnTheCpu | None:
+    """Call as `_run` does, and return the origin of a tensor of the result that is on the CPU."""
+    args = {name: materialise(value, probe.dtype) for name, value in probe.args.items()}
+    kwargs = {name: materialise(value, probe.dtype) for name, value in probe.kwargs.items()}
+    seed_all(probe.seed)
+    target = obj
+    if probe.construct is not None:
+        made = {name: materialise(v, probe.dtype) for name, v in probe.construct.items()}
+        probe = dataclasses.replace(probe, construct=made)
+        target, _ = _prepare_module(obj, probe, Observation(), args, kwargs)
+        for module in target.modules():
+            for name, value in vars(module).items():
+                mark(on_the_cpu(value), OnTheCpu("kept", f"self.{name}"))
+    with Elsewhere() as device:
+        args, kwargs = _moved(args, device), _moved(kwargs, device)
+        if probe.construct is not None:
+            target = target.to(NAME)
+        result = SCENARIOS[probe.scenario](target, probe, args, kwargs)
+    if left := on_the_cpu(result):
+        return dataclasses.replace(made_by(left) or OnTheCpu("returned", ""), returned=True)
+    return None
+
+
+def _moved(given: Any, device: Elsewhere) -> Any:
+    """Move tensors and modules in a dict or a list to the device."""
+    if isinstance(given, dict):
+        return {name: _moved(value, device) for name, value in given.items()}
+    if isinstance(given, list):
+        return [_moved(value, device) for value in given]
+    if isinstance(given, torch.nn.Module):
+        return given.to(NAME)
+    return device.moved(given) if torch.is_tensor(given) else given
 
 
 def _encodable(text: str) -> str:

@@ -23,6 +23,24 @@ class Raised:
 
 
 @dataclass
+class OnTheCpu:
+    """A tensor that stays on the CPU although the call's tensors are on another device.
+
+    Args:
+        kind: "made" or "moved" there by a line, passed to NumPy ("numpy"), "kept" by a module, or,
+            if its origin is unknown, "used" by a line or "returned".
+        line: the student's line, or the module's attribute.
+        like: a variable of the same function that holds a tensor on the other device, or "".
+        returned: whether it is in the result; otherwise the call ended with an error.
+    """
+
+    kind: str
+    line: str
+    like: str = ""
+    returned: bool = False
+
+
+@dataclass
 class Observation:
     """The record of one call, without a verdict."""
 
@@ -40,6 +58,7 @@ class Observation:
     calls: dict[str, int] = field(default_factory=dict)  # if the probe asks for them
     steps: int = 0  # lines of student code run, if the probe has a `loops` group
     spent: dict[str, int] = field(default_factory=dict)  # if the probe has a limit
+    elsewhere: OnTheCpu | None = None  # if the probe is also called on another device
     warnings: tuple[str, ...] = ()
     stderr: str = ""
 

@@ -70,6 +70,7 @@ class Probe:
         dtype: floating dtype of the tensors, if it differs from the data's.
         at_most: cost limits of the call, without its arguments: "peak" bytes alive at once, "kept"
             bytes alive afterwards, and "functions" evaluations of exp and similar functions.
+        elsewhere: afterwards, call the object again with all tensors on another device.
     """
 
     name: str
@@ -91,6 +92,7 @@ class Probe:
     counted: bool = False
     dtype: str | None = None
     at_most: Mapping[str, int] = field(default_factory=dict)
+    elsewhere: bool = False
 
     @property
     def size(self) -> int:

@@ -20,6 +20,7 @@ from course_lib.checks.observe.codec import decode, encode
 from course_lib.checks.observe.global_state import use_usual_settings
 from course_lib.checks.observe.observation import (
     Observation,
+    OnTheCpu,
     Raised,
     Subject,
     answer_in,
@@ -56,7 +57,7 @@ class Reply:
 
 
 REQUEST_TYPES = (Request, Probe, Array, Dtype, Built)
-REPLY_TYPES = (Reply, Subject, Observation, Raised, Recorded)
+REPLY_TYPES = (Reply, Subject, Observation, OnTheCpu, Raised, Recorded)
 
 REFUSAL = "this is the course's own solution, not yours"  # the message of `_refuse`
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import torch
 
-from course_lib.checks.observe.fake_device import NAME, REFUSAL, Elsewhere
+from course_lib.checks.observe.fake_device import NAME, Elsewhere
 
 SCENARIOS: dict[str, Callable] = {}
 BUILDERS: dict[str, Callable] = {}
@@ -152,28 +152,6 @@ def made_with_device_and_dtype(target, probe, args, kwargs):
                 if (got := getattr(parameter, what)) != value:
                     raise NotAsRequested(f"Given {said}, your `{name}` has the {what} {got}.")
     return target(*args.values(), **kwargs)
-
-
-@scenario
-def after_another_device(target, probe, args, kwargs):
-    """Call once, after a call with all tensors on another device (`call_elsewhere`)."""
-    copies = {n: v.clone() if torch.is_tensor(v) else v for n, v in args.items()}
-    result = call_elsewhere(target, copies, kwargs)
-    if torch.is_tensor(result) and result.device.type != NAME:
-        raise NotAsRequested(f"Given tensors on a GPU, your result is on the {result.device}.")
-    return target(*args.values(), **kwargs)
-
-
-def call_elsewhere(target, args, kwargs):
-    """Call with all tensors on another device. Ignore errors other than mixing devices."""
-    with Elsewhere() as device:
-        moved = {n: device.moved(v) if torch.is_tensor(v) else v for n, v in args.items()}
-        try:
-            return target(*moved.values(), **kwargs)
-        except Exception as error:
-            if REFUSAL in str(error):
-                raise
-            return None
 
 
 @scenario

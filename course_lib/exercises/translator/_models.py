@@ -15,11 +15,6 @@ from course_lib.reference import translator as oracle
 
 WORDS, TOKENS, FEATURES = 9, 6, 4  # sizes of vocabulary, source and query
 WITH_MODEL: Given = {"scenario": "with_a_model", "compare": "as_run"}
-ELSEWHERE: Given = {"scenario": "with_a_model_elsewhere"}
-ON_A_GPU = (
-    "A model and a source on a GPU must work, but calls such as `torch.arange(3)` return CPU "
-    "tensors."
-)
 LOOKED_AT = (Returned("graph built", "bool"), Returned("mode changed", "bool"))
 
 MODES = {  # probes of how the model is called: options of `scripted`, and what is said

@@ -10,10 +10,8 @@ from course_lib.checks.observe.probe import Built, Probe, tensor
 from course_lib.exercises._builders import LOG_OF_SOFTMAX, Case, case, in_steps, mistake
 from course_lib.exercises.translator._models import (
     AS_RUN,
-    ELSEWHERE,
     LOOKED_AT,
     MODES,
-    ON_A_GPU,
     WITH_MODEL,
     WORDS,
     asked,
@@ -79,7 +77,6 @@ def _edges(rng) -> list[Probe]:
             "probability that has become 0."
         ),
         edge("int32", (4, 3, 5), 1, dtype="int32").says("Source and target may be int32."),
-        edge("another_device", (4, 3, 3), 2, **ELSEWHERE).says(ON_A_GPU),
         *(
             edge(name, (4, 3, 3), 1, model=scripted(rng, **options)).says(says)
             for name, (options, says) in MODES.items()

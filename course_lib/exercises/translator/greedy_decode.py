@@ -10,10 +10,8 @@ from course_lib.checks.observe.probe import Built, Probe, tensor
 from course_lib.exercises._builders import Case, case, in_steps, mistake
 from course_lib.exercises.translator._models import (
     AS_RUN,
-    ELSEWHERE,
     LOOKED_AT,
     MODES,
-    ON_A_GPU,
     WITH_MODEL,
     asked,
     running,
@@ -66,9 +64,6 @@ def _edges(rng) -> list[Probe]:
             "Only `end` may end a translation: if the model predicts the pad's id, that is a word."
         ),
         edge("int32", scripted(rng), int32, [2, 4], 7).says("The source may be int32."),
-        edge("another_device", scripted(rng), sources(rng, 2, 3), [1, 3], 5, **ELSEWHERE).says(
-            ON_A_GPU
-        ),
         *(
             edge(name, scripted(rng, **options), sources(rng, 2, 4), [2, 3], 7).says(says)
             for name, (options, says) in MODES.items()

@@ -75,11 +75,6 @@ def _edges(rng) -> list[Probe]:
         edge("float32", **_drawn(rng, (2, 4, 5), [3, 1]), **FLOAT32).says(
             "Float32 logits must give a float32 loss."
         ),
-        edge(
-            "another_device", **_drawn(rng, (2, 3, 4), [3, 1]), scenario="after_another_device"
-        ).says(
-            "Tensors on a GPU must work, but calls such as `torch.arange(3)` return CPU tensors."
-        ),
     ]
 
 

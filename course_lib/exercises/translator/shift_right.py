@@ -32,11 +32,6 @@ def _probes(rng) -> list[Probe]:
             "Without targets, nothing is read: (B, 0) must stay (B, 0)."
         ),
         edge("int32", targets=int32, start=1).says("Targets may be int32."),
-        edge(
-            "another_device", targets=_words(rng, 2, 3), start=1, scenario="after_another_device"
-        ).says(
-            "Targets on a GPU must work, but calls such as `torch.arange(3)` return CPU tensors."
-        ),
     ]
 
 

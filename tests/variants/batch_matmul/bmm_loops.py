@@ -34,7 +34,7 @@ def dot_per_entry(a, b):
 def one_flat_loop(a, b):
     B, n, k = a.shape
     m = b.size(-1)
-    out = torch.empty((B, n, m), dtype=a.dtype)
+    out = torch.empty((B, n, m), dtype=a.dtype, device=a.device)
     for x, i, j in itertools.product(range(B), range(n), range(m)):
         out[x, i, j] = (a[x, i, :] * b[x, :, j]).sum()
     return out

@@ -22,10 +22,10 @@ class Layers(nn.Module):
 
 
 def allowed(x, valid_lens, causal=True):
-    n = x.shape[1]
-    ok = torch.arange(n)[:, None] >= torch.arange(n) if causal else torch.ones(n, n).bool()
+    at = torch.arange(x.shape[1], device=x.device)
+    ok = at[:, None] >= at if causal else (at >= 0).expand(len(at), -1)
     if valid_lens is not None:
-        ok = ok & (torch.arange(n) < valid_lens[:, None])[:, None, None]
+        ok = ok & (at < valid_lens[:, None])[:, None, None]
     return ok
 
 
@@ -91,6 +91,17 @@ class Almost(Layers):
 
     def finish(self, heads):
         return self.W_o(heads.transpose(1, 2).flatten(2))
+
+
+@wrong("cpu_tensor")
+class MaskNotABuffer(Almost):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.past = torch.ones(99, 99).tril().bool()
+
+    def allowed(self, x, valid_lens):
+        n = x.shape[1]
+        return allowed(x, valid_lens, causal=False) & self.past[:n, :n]
 
 
 @wrong("raised")

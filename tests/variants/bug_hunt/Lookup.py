@@ -19,8 +19,9 @@ class Layers(nn.Module):
 
 def real_keys(keys, valid_lens):
     if valid_lens is None:
-        return torch.ones(len(keys), 1, keys.shape[1], dtype=torch.bool)
-    return (torch.arange(keys.shape[1]) < valid_lens.reshape(-1, 1)).unsqueeze(1)
+        return torch.ones(len(keys), 1, keys.shape[1], dtype=torch.bool, device=keys.device)
+    at = torch.arange(keys.shape[1], device=keys.device)
+    return (at < valid_lens.reshape(-1, 1)).unsqueeze(1)
 
 
 @right

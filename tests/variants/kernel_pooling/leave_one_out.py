@@ -12,7 +12,7 @@ def scores_of(inputs, bandwidth):
 
 
 def diagonal(inputs):
-    return torch.eye(len(inputs), dtype=torch.bool)
+    return torch.eye(len(inputs), dtype=torch.bool, device=inputs.device)
 
 
 @right
@@ -24,7 +24,7 @@ def masked_diagonal(inputs, targets, bandwidth):
 @right
 def zero_and_renormalise(inputs, targets, bandwidth):
     weights = torch.softmax(scores_of(inputs, bandwidth), -1)
-    weights = weights * (1 - torch.eye(len(inputs), dtype=weights.dtype))
+    weights = weights * (1 - torch.eye(len(inputs)).to(weights))
     total = weights.sum(-1, keepdim=True)
     return (weights / torch.where(total > 0, total, 1.0)) @ targets
 

@@ -58,7 +58,8 @@ def row_by_row(model, prompt, num_tokens, temperature=1.0, top_k=None, generator
     texts = [list(row) for row in prompt.tolist()]
     own = None
     for _ in range(num_tokens):
-        context = torch.tensor([row[-model.context_length :] for row in texts])
+        rows = [row[-model.context_length :] for row in texts]
+        context = torch.tensor(rows, device=prompt.device)
         with torch.no_grad():
             logits = model(context)[:, -1]
         if temperature == 0:
@@ -72,7 +73,7 @@ def row_by_row(model, prompt, num_tokens, temperature=1.0, top_k=None, generator
             order = sorted(range(len(p)), key=lambda v: -p[v])[:top_k]
             row.append(own.choices(order, weights=[p[v] for v in order])[0])
     model.train(before)
-    return torch.tensor(texts)
+    return torch.tensor(texts, device=prompt.device)
 
 
 def kept(logits, top_k):

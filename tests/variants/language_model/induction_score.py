@@ -21,7 +21,8 @@ def loop_over_positions(attention_weights, period=None):
 def masked_sum(attention_weights, period=None):
     n = attention_weights.shape[-1]
     p = period if period is not None else n // 2
-    i, j = torch.meshgrid(torch.arange(n), torch.arange(n), indexing="ij")
+    at = torch.arange(n, device=attention_weights.device)
+    i, j = torch.meshgrid(at, at, indexing="ij")
     place = (j == i - p + 1) & (i >= p)
     return (attention_weights * place).sum((1, 2)) / place.sum().clamp(min=1)
 

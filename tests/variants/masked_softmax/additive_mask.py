@@ -43,7 +43,7 @@ times_infinity = wrong("infinity_times_zero")(lambda mask, dtype: (~mask).to(dty
 fills_the_kept = wrong("inverted")(
     lambda mask, dtype: torch.zeros_like(mask, dtype=dtype).masked_fill(mask, -math.inf)
 )
-on_the_cpu = wrong("not_as_requested")(
+on_the_cpu = wrong("cpu_tensor")(
     lambda mask, dtype: torch.where(mask.cpu(), torch.zeros((), dtype=dtype), -math.inf)
 )
 as_numbers = wrong("wrong_values")(lambda mask, dtype: mask.type(dtype))

@@ -19,7 +19,8 @@ def cumulative_sum(valid_lens, max_len):
 
 @right
 def through_numpy(valid_lens, max_len):
-    return torch.from_numpy(np.arange(max_len) < valid_lens.numpy()[..., None])
+    mask = np.arange(max_len) < valid_lens.cpu().numpy()[..., None]
+    return torch.from_numpy(mask).to(valid_lens.device)
 
 
 @wrong()
@@ -29,7 +30,7 @@ def at_least_one(valid_lens, max_len):
     return mask
 
 
-@wrong("not_as_requested")
+@wrong("cpu_tensor")
 def through_a_list(valid_lens, max_len):
     rows = [[j < n for j in range(max_len)] for n in valid_lens.flatten().tolist()]
     return torch.tensor(rows).view(*valid_lens.shape, max_len)

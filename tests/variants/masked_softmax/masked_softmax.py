@@ -15,7 +15,8 @@ def keep_of(scores, valid_lens, mask):
         shape = [scores.shape[0]] + [1] * (scores.dim() - 1)
         if valid_lens.dim() == 2:
             shape[-2] = valid_lens.shape[1]
-        keep = keep & (torch.arange(scores.shape[-1]) < valid_lens.reshape(shape))
+        positions = torch.arange(scores.shape[-1], device=scores.device)
+        keep = keep & (positions < valid_lens.reshape(shape))
     if mask is not None:
         keep = keep & mask
     return keep

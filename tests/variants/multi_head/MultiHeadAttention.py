@@ -22,12 +22,12 @@ class Base(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
 
-def permitted(valid_lens, mask, batch, n, m):
+def permitted(valid_lens, mask, batch, n, m, device):
     """Bool (B, h or 1, n, m)."""
-    ok = torch.ones(batch, 1, n, m, dtype=torch.bool)
+    ok = torch.ones(batch, 1, n, m, dtype=torch.bool, device=device)
     if valid_lens is not None:
         lens = valid_lens.reshape(batch, 1, -1, 1)
-        ok = ok & (torch.arange(m) < lens)
+        ok = ok & (torch.arange(m, device=device) < lens)
     if mask is not None:
         ok = ok & (mask[:, None] if mask.ndim == 3 else mask)
     return ok
@@ -47,7 +47,7 @@ def safe_softmax(scores, ok):
 class LoopOverHeads(Base):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         q, k, v = self.W_q(queries), self.W_k(keys), self.W_v(values)
-        ok = permitted(valid_lens, mask, len(q), q.shape[1], k.shape[1])
+        ok = permitted(valid_lens, mask, len(q), q.shape[1], k.shape[1], k.device)
         ok = ok.expand(-1, self.h, -1, -1)
         outputs, kept = [], []
         for i in range(self.h):
@@ -70,11 +70,11 @@ class FoldedHeads(Base):
         q = self.fold(self.W_q(queries))
         k, v = self.fold(self.W_k(keys)), self.fold(self.W_v(values))
         n, m = q.shape[1], k.shape[1]
-        ok = torch.ones(len(q), n, m, dtype=torch.bool)
+        ok = torch.ones(len(q), n, m, dtype=torch.bool, device=q.device)
         if valid_lens is not None:
             lens = valid_lens.repeat_interleave(self.h, dim=0)
             lens = lens[:, None] if lens.dim() == 1 else lens
-            ok &= torch.arange(m)[None, None] < lens[:, :, None]
+            ok &= torch.arange(m, device=q.device) < lens[:, :, None]
         if mask is not None:
             if mask.dim() == 3:
                 mask = mask.repeat_interleave(self.h, dim=0)
@@ -108,7 +108,7 @@ class Almost(Base):
         return valid_lens, mask
 
     def ok(self, valid_lens, mask, batch, n, m):
-        return permitted(valid_lens, mask, batch, n, m)
+        return permitted(valid_lens, mask, batch, n, m, self.W_q.weight.device)
 
     def score(self, q, k):
         return q @ k.mT / math.sqrt(self.d)
@@ -173,13 +173,19 @@ class RemembersTheKeys(Almost):
         return self.W_q(queries), self.seen, self.W_v(values)
 
 
+@wrong("cpu_tensor")
+class MaskOnTheCpu(Almost):
+    def ok(self, valid_lens, mask, batch, n, m):
+        return permitted(valid_lens, mask, batch, n, m, device=None)
+
+
 @wrong("input_mutated")
 class MaskOfItemsChanged(Almost):
     def ok(self, valid_lens, mask, b, n, m):
         if mask is not None and valid_lens is not None and mask.dim() == 3:
             mask &= torch.arange(m) < valid_lens.reshape(b, -1, 1)
             return mask[:, None]
-        return permitted(valid_lens, mask, b, n, m)
+        return permitted(valid_lens, mask, b, n, m, self.W_q.weight.device)
 
 
 @wrong("stored_after_dropout")

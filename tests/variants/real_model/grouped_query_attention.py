@@ -55,10 +55,10 @@ def own_softmax(queries, keys, values, valid_lens=None, mask=None):
     refuse(h, g)
     q = queries.unflatten(1, (g, -1)) / math.sqrt(d)
     scores = (q @ keys[:, :, None].mT).flatten(1, 2)
-    allowed = torch.ones(B, 1, 1, m, dtype=torch.bool)
+    allowed = queries.new_ones(B, 1, 1, m, dtype=torch.bool)
     if valid_lens is not None:
         lens = valid_lens[:, None, None] if valid_lens.dim() == 1 else valid_lens[:, None]
-        allowed = torch.arange(m) < lens[..., None]
+        allowed = torch.arange(m, device=lens.device) < lens[..., None]
     if mask is not None:
         allowed = allowed & mask
     scores = scores.masked_fill(~allowed, -math.inf)

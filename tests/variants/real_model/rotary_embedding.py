@@ -12,7 +12,7 @@ def angles_of(x, offset, base):
     if d % 2:
         raise ValueError("d must be even")
     rates = base ** (-torch.arange(0, d, 2) / d)
-    return torch.arange(offset, offset + x.shape[-2])[:, None] * rates
+    return (torch.arange(offset, offset + x.shape[-2])[:, None] * rates).to(x.device)
 
 
 @right
@@ -65,7 +65,7 @@ def in_steps(
     """A right answer; the wrong ones below change a step."""
     if x.shape[-1] % 2:
         raise ValueError("d must be even")
-    angles = place(x, offset) * rates(x.shape[-1], base)
+    angles = (place(x, offset) * rates(x.shape[-1], base)).to(x.device)
     return join(turn(*pair(x), angles.cos(), angles.sin())).to(x.dtype)
 
 

@@ -40,7 +40,8 @@ class LengthsAsAMask(Layers):
     def forward(self, y, memory, valid_lens=None):
         mask = None
         if valid_lens is not None:
-            mask = torch.arange(memory.shape[1]) < valid_lens[:, None, None]
+            at = torch.arange(memory.shape[1], device=memory.device)
+            mask = at < valid_lens[:, None, None]
             mask = mask.expand(-1, y.shape[1], -1)
         y = y + self.self_attention(self.norm_1(y))
         y = y + self.cross_attention(self.norm_2(y), memory, memory, mask=mask)

@@ -80,7 +80,7 @@ class OwnAttention(nn.Module):
         if valid_lens is None:
             weights = scores.softmax(-1)
         else:
-            real = torch.arange(keys.shape[1]) < valid_lens[:, None]
+            real = torch.arange(keys.shape[1], device=keys.device) < valid_lens[:, None]
             scores = scores.masked_fill(~real[:, None, None], torch.finfo(scores.dtype).min)
             weights = scores.softmax(-1) * real[:, None, None]
         return self.W_o(torch.einsum("bhij,bjhd->bihd", weights, v).flatten(2))

@@ -10,15 +10,16 @@ from course_lib.authoring.variants import faulty, right, wrong, wrong_in
 @right
 def rows_filled(sequences, pad):
     lengths = [len(s) for s in sequences]
-    tokens = torch.full((len(sequences), max(lengths)), pad)
+    there = {"device": sequences[0].device}
+    tokens = torch.full((len(sequences), max(lengths)), pad, **there)
     for i, s in enumerate(sequences):
         tokens[i, : lengths[i]] = s
-    return tokens, torch.tensor(lengths)
+    return tokens, torch.tensor(lengths, **there)
 
 
 @right
 def pad_sequence(sequences, pad):
-    lens = torch.tensor([s.numel() for s in sequences], dtype=torch.int32)
+    lens = torch.tensor([s.numel() for s in sequences], dtype=torch.int32).to(sequences[0].device)
     return nn.utils.rnn.pad_sequence(sequences, batch_first=True, padding_value=pad), lens
 
 

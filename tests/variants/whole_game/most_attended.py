@@ -17,7 +17,8 @@ def stable_sort(attention_weights):
 
 @right
 def through_numpy(attention_weights):
-    return torch.from_numpy(np.argmax(attention_weights.detach().numpy(), axis=-1))
+    numbers = attention_weights.detach().cpu().numpy()
+    return torch.from_numpy(np.argmax(numbers, axis=-1)).to(attention_weights.device)
 
 
 @right
@@ -26,13 +27,13 @@ def every_row_in_a_loop(attention_weights):
     found = []
     for row in attention_weights.reshape(-1, num_keys).tolist():
         found.append(row.index(max(row)))
-    return torch.tensor(found).reshape(leading)
+    return torch.tensor(found, device=attention_weights.device).reshape(leading)
 
 
 @right
 def first_that_equals_the_largest(attention_weights):
     at_top = attention_weights == attention_weights.amax(dim=-1, keepdim=True)
-    places = torch.arange(attention_weights.shape[-1])
+    places = torch.arange(attention_weights.shape[-1], device=attention_weights.device)
     return torch.where(at_top, places, attention_weights.shape[-1]).amin(dim=-1)
 
 

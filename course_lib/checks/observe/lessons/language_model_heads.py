@@ -159,7 +159,7 @@ def _seen(model, tokens, trained=False):
 
 
 def _is_changed(part):
-    now = list(part.W_o.parameters())
+    now = [weight.cpu() for weight in part.W_o.parameters()]
     return len(now) != len(part.original) or not all(map(torch.equal, now, part.original))
 
 

@@ -2,6 +2,7 @@
 
 import torch
 
+from course_lib.checks.observe.fake_device import Refused
 from course_lib.checks.observe.lessons.sequence_functions import (
     SEQUENCE_FUNCTIONS,
     nudged,
@@ -36,6 +37,8 @@ def load_weights(target, probe, args, kwargs):
     inputs = given["queries"], given["keys"], given["values"]
     try:
         outputs, weights = reference(*inputs, average_attn_weights=False)
+    except Refused:
+        raise
     except Exception as error:
         raise NotAsRequested(
             f"After your function, `reference` raises {type(error).__name__} when it is called: "
@@ -47,7 +50,7 @@ def load_weights(target, probe, args, kwargs):
 
 def _modules_for_loading(given):
     embed_dim, num_heads = given["queries"].shape[-1], given["num_heads"]
-    like = {"dtype": given["queries"].dtype}
+    like = {"dtype": given["queries"].dtype, "device": given["queries"].device}
     mha, has_bias = torch.nn.Module(), "b_q" in given
     mha.embed_dim, mha.num_heads = embed_dim, num_heads
     reference = torch.nn.MultiheadAttention(

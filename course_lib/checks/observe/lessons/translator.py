@@ -6,8 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_lib.checks.observe.fake_device import Elsewhere
-from course_lib.checks.observe.scenarios import BUILDERS, call_elsewhere, scenario
+from course_lib.checks.observe.scenarios import BUILDERS, scenario
 
 
 class _Noise(nn.Module):
@@ -130,16 +129,3 @@ def with_a_model(target, probe, args, kwargs):
     changed = [module.training for module in model.modules()] != before
     looked_at = model.looked_at
     return result, model.graph_built and "graph" in looked_at, changed and "mode" in looked_at
-
-
-@scenario
-def with_a_model_elsewhere(target, probe, args, kwargs):
-    """Return the same as `with_a_model`, after a call with all tensors on another device."""
-    model = args["model"]
-    tables = dict(model.named_parameters())
-    model._parameters.update({name: Elsewhere().moved(table) for name, table in tables.items()})
-    try:
-        call_elsewhere(target, args, kwargs)
-    finally:
-        model._parameters.update(tables)
-    return with_a_model(target, probe, args, kwargs)

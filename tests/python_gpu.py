@@ -11,6 +11,7 @@ import torch
 from torch.utils import backend_registration
 
 NAME = "pythongpu"
+_HIGH = 2**40
 _MIXING = (
     "_to_copy",
     "copy_",
@@ -61,12 +62,19 @@ class There(torch.Tensor):
 
 
 class Generator(torch.Generator):
-    """A generator, which draws the numbers of a CPU and belongs to a device."""
+    """A generator that belongs to a device and draws on the CPU.
+
+    torch forgets this class when it passes a generator on, so those of the device have high seeds.
+    """
 
     def __new__(cls, device: Any = "cpu") -> Self:
         made = super().__new__(cls)
-        made.there = torch.device(device).type == NAME
-        return made
+        made.offset = _HIGH if torch.device(device).type == NAME else 0
+        return made.manual_seed(0)
+
+    def manual_seed(self, seed: int) -> Self:
+        super().manual_seed(seed + self.offset)
+        return self
 
 
 def _run(func, *args: Any, **kwargs: Any) -> Any:
@@ -88,7 +96,7 @@ def _run(func, *args: Any, **kwargs: Any) -> Any:
     if goes and device is not None:
         kwargs["device"] = torch.device("cpu")
     generator = kwargs.get("generator")
-    if generator is not None and getattr(generator, "there", False) != goes:
+    if generator is not None and (generator.initial_seed() >= _HIGH) != goes:
         raise RuntimeError(f"{name} got a generator of another device.")
     homes = {id(tensor.numbers): tensor for tensor in there}
     results = func(*_mapped(args, _numbers), **_mapped(kwargs, _numbers))

@@ -121,7 +121,7 @@ def _joined(parts: Iterable[ast.expr]) -> Iterator[ast.expr]:
     for is_text, run in itertools.groupby(parts, lambda part: isinstance(part, ast.Constant)):
         if not is_text:
             yield from run
-        elif text := "".join(part.value for part in run if isinstance(part, ast.Constant)):
+        elif text := "".join(str(part.value) for part in run if isinstance(part, ast.Constant)):
             yield ast.Constant(text)
 
 

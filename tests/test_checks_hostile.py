@@ -375,6 +375,8 @@ def are_different(one, other):
         return any(a is None or b is None or are_different(a, b) for a, b in pairs)
     if one.data is None or other.data is None or one.data.shape != other.data.shape:
         return (one.type_name, one.text, one.shape) != (other.type_name, other.text, other.shape)
+    if one.data.dtype.kind != "c" == other.data.dtype.kind:
+        return True
     return not np.allclose(one.data, other.data, rtol=0.02, atol=0.02, equal_nan=True)
 
 

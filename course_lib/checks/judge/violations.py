@@ -236,11 +236,10 @@ def _expected_error(probe: Probe, seen: Observation) -> Problem | None:
 def _wrong_attribute(
     probe: Probe, name: str, value: np.ndarray, got: Recorded | None
 ) -> Problem | None:
-    if got is None or got.kind != "tensor" or got.data is None:
+    if got is None or got.kind != "tensor" or got.data is None or got.data.dtype.kind != "f":
         what = "nothing" if got is None or got.kind == "none" else describe(got)
-        return Cause(
-            "attribute_missing", f"`self.{name}` must hold a tensor after the call; got {what}."
-        )
+        fact = f"`self.{name}` must hold a tensor of floating point numbers after the call"
+        return Cause("attribute_missing", f"{fact}; got {what}.")
     if tuple(got.shape) != np.shape(value):
         return Problem(
             "attribute_shape",

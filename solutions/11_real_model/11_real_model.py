@@ -663,7 +663,7 @@ symbols = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 passwords = ["".join(rng.choices(symbols, k=6)) for _ in range(20)]
 dogs = ["Zorvik", "Malfen", "Trubolo", "Quintha", "Bexolor"]
 dogs += ["Drimsy", "Fallowick", "Ploverin", "Snarkle", "Wubbin"]
-walk = "Anna has a dog called {0}. Every morning, she takes a walk with her dog"
+walk = "Anna's dog is called {0}. They walk in the park every morning. Anna's dog is called"
 
 
 def written_after(prompt):

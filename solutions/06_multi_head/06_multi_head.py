@@ -924,7 +924,7 @@ check("06_multi_head")
 # weights.
 
 # %% tags=["demo"]
-encoder = minilm(MultiHeadAttention)
+encoder = minilm(MultiHeadAttention).to(device)
 sentences = ["The weather is lovely today.", "It's so sunny outside!", "He drove to the stadium."]
 pairs = [(0, 1), (0, 2), (1, 2)]
 
@@ -968,15 +968,18 @@ longer = (
 )
 variants = {
     "your attention": (encoder, True),
-    "merged without transpose": (minilm(broken(merge=reshaped)), True),
-    "root of 384": (minilm(broken(divisor=math.sqrt(384))), True),
+    "merged without transpose": (minilm(broken(merge=reshaped)).to(device), True),
+    "root of 384": (minilm(broken(divisor=math.sqrt(384))).to(device), True),
     "no lengths": (encoder, False),
 }
 found = {}
 for name, (one, with_lengths) in variants.items():
     alone = one.embed(sentences[:1])[0]
     beside = one.embed([sentences[0], longer], with_lengths=with_lengths)[0]
-    found[name] = [*similarities(one.embed(sentences, with_lengths=with_lengths)), alone @ beside]
+    found[name] = [
+        *similarities(one.embed(sentences, with_lengths=with_lengths)),
+        (alone @ beside).item(),
+    ]
     print(f"{name:26}" + "".join(f"{value:9.4f}" for value in found[name]))
 assert min(found["merged without transpose"][:3]) > 0.4 > found["no lengths"][1]
 assert all(max(row[1:3]) < 0.3 < row[0] for name, row in found.items() if "transpose" not in name)
@@ -1019,7 +1022,7 @@ for question in ("How does it know the word order?", "Why is everything nan?", "
 sentence = "The dog that bit the man was old."
 pieces = encoder.pieces(sentence)
 encoder.embed([sentence])
-weights = encoder.blocks[0].attention.attention_weights
+weights = encoder.blocks[0].attention.attention_weights.cpu()
 plotting.show(plotting.attention(weights, pieces, pieces))
 one_back = weights[0].diagonal(-1, dim1=1, dim2=2)  # (12, 10), the weights of the piece before
 assert one_back[2].min() > 0.9 > 0.5 > one_back[[0, 1, *range(3, 12)]].mean(dim=1).max()

@@ -45,6 +45,8 @@ next_token_loss, induction_score, ablate_head = carry_on(
     "next_token_loss", "induction_score", "ablate_head"
 )
 
+device = "cuda" if torch.cuda.is_available() else "cpu"
+torch.set_num_threads(1)  # several threads are slow beside other programs
 torch.set_printoptions(precision=4, sci_mode=False)
 
 # %% [markdown]
@@ -321,7 +323,7 @@ check("11_real_model")
 # *The next cell loads SmolLM2 into your modules. What does it write?*
 
 # %% tags=["demo", "nbval-ignore-output"]
-smol = pretrained.smollm2(GroupedQueryAttention, next_token_logits)
+smol = pretrained.smollm2(GroupedQueryAttention, next_token_logits).to(device)
 print("The capital of France is", end="")
 for piece in smol.write("The capital of France is", 12, cache=KVCache):
     print(piece, end="", flush=True)
@@ -337,7 +339,7 @@ assert "Paris" in "".join(smol.write("The capital of France is", 2, cache=KVCach
 # %% tags=["demo", "nbval-ignore-output"]
 def ids(text):
     """Return the tokens of a text, `(1, n)`."""
-    return torch.tensor([smol.tokenizer.encode(text)])
+    return torch.tensor([smol.tokenizer.encode(text)], device=device)
 
 
 prompt = ids("The capital of France is")
@@ -489,16 +491,24 @@ assert all(abs(a - b) < 0.05 for a, b in zip(losses.values(), measured, strict=T
 
 
 # %% tags=["demo", "nbval-ignore-output"]
+def clock():
+    """Return the processor's time in seconds or, on a GPU, the time when it has finished."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+        return time.perf_counter()
+    return time.process_time()
+
+
 def seconds_for_one_token(length):
-    """Return the processor time of the last of `length` tokens, without caches and with them."""
+    """Return the time of the last of `length` tokens, without caches and with them."""
     tokens = text.repeat(1, 6)[:, :length]
     caches = [KVCache() for _ in smol.blocks]
     smol(tokens[:, :-1], caches)
-    begun = time.process_time()
+    begun = clock()
     smol(tokens[:, -1:], caches)
-    between = time.process_time()
+    between = clock()
     smol(tokens)
-    return time.process_time() - between, between - begun
+    return clock() - between, between - begun
 
 
 lengths = [16, 64, 128, 256, 512]
@@ -537,7 +547,7 @@ plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
 
 # %% tags=["demo", "nbval-ignore-output"]
 generator = torch.Generator().manual_seed(0)
-drawn = torch.randint(1000, 40_000, (4, 25), generator=generator)
+drawn = torch.randint(1000, 40_000, (4, 25), generator=generator).to(device)
 repeated = torch.cat([drawn, drawn], dim=1)  # (4, 50)
 
 
@@ -550,7 +560,7 @@ whole = loss_on_repeat()
 rows = []
 for block in smol.blocks:
     of_texts = [induction_score(weights, 25) for weights in block.attention.attention_weights]
-    rows.append(torch.stack(of_texts).mean(dim=0))
+    rows.append(torch.stack(of_texts).mean(dim=0).cpu())
 scores = torch.stack(rows)  # [layer, head]
 order = scores.flatten().argsort(descending=True).tolist()
 ranked = [(place // 9, place % 9) for place in order]  # (layer, head), the best first
@@ -633,7 +643,7 @@ def password_figure(heads_off, password="7K2QX9", num_tokens=7):
         for _ in range(num_tokens):
             new = smol(read, caches)[:, -1:].argmax(-1)  # (1, 1)
             looks = [smol.blocks[i].attention.attention_weights[0, h, -1] for i, h in eight]
-            rows.append(torch.stack(looks).amax(dim=0)[1:])  # without the first token
+            rows.append(torch.stack(looks).amax(dim=0)[1:].cpu())  # without the first token
             tokens, read = torch.cat([tokens, new], dim=1), new
     weights = torch.zeros(num_tokens, tokens.shape[1] - 2)
     for weight, row in zip(weights, rows, strict=True):
@@ -702,7 +712,7 @@ sizes = []  # of the values of the first token and of the others, for each layer
 x = smol.tokens(text)
 for block in smol.blocks:
     norms = block.attention.W_v(block.norm_1(x))[0].unflatten(-1, (3, -1)).norm(dim=-1)
-    sizes.append((norms[0].mean(), norms[1:].mean()))
+    sizes.append((norms[0].mean().item(), norms[1:].mean().item()))
     x = x + block.attention(block.norm_1(x))
     x = x + block.feed_forward(block.norm_2(x))
 first, rest = torch.tensor(sizes).mean(dim=0)

@@ -47,9 +47,9 @@ def trainings(root: Path) -> dict[str, Training]:
         train_translator(new_translator(given, device=device), given, num_steps)
 
     def reversal(device: Device, num_steps: int) -> None:
-        lesson = from_lesson(root, "07", ["Block", "reversal", "train"], device)
+        lesson = from_lesson(root, "07", ["Block", "reversal", "learn"], device)
         model = lesson["Block"](attention.MultiHeadAttention(32, 2))
-        lesson["train"](model, lesson["reversal"], num_steps)
+        lesson["learn"](model, lesson["reversal"], num_steps)
 
     def translator(device: Device, num_steps: int) -> None:
         lesson = from_lesson(root, "09", ["new_translator", "learn", "numerals"], device)

@@ -142,6 +142,8 @@ def text_of(number):
 @pytest.mark.parametrize("name", gpu_training.trainings(ROOT))
 def test_every_training_takes_steps_elsewhere(name, monkeypatch):
     monkeypatch.setattr(gpu_training, "WARM_UP", 1)
+    if name.startswith("GRU"):
+        pytest.xfail("the fake device cannot pack sequences, whose sizes stay on the CPU")
     lesson = re.search(r"lesson (07|09)", name)
     if lesson and ELSEWHERE[lesson[1]] not in text_of(lesson[1]):
         pytest.xfail("the lesson's text does not use a GPU in this way yet")

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from lesson_on_gpu import DEVICE, ROOT
+from lesson_on_gpu import DEVICE, LEFT_OUT, ROOT, SHORTER
 from waiting import PATIENCE
 
 from course_lib.exercises import lessons
@@ -33,6 +33,8 @@ def python(*arguments):
 def test_a_line_sets_the_device_in_every_lesson_that_has_a_model():
     assert {text(slug).count(DEVICE) for slug in SLUGS} == {1}
     assert {text(slug).count("cuda.is_available") for slug in SLUGS} == {1}
+    together = "".join(map(text, SLUGS))
+    assert all(loop in together for loop in (LEFT_OUT, *SHORTER))
     bare = text(WITHOUT_MODELS)
     assert "models.trained" not in bare and "models.training" not in bare
 

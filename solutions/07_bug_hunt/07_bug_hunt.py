@@ -87,8 +87,7 @@ class Block(nn.Module):
 
 # %% [markdown]
 # **Reversal.** The input is a sequence of 8 symbols, and the target is the same sequence backwards.
-# `learn` draws fresh sequences at every step and computes the cross-entropy. `train`, which later
-# lessons use as well, changes the parameters with Adam.
+# Training draws fresh sequences at every step and uses cross-entropy and Adam.
 
 
 # %% tags=["demo"]

@@ -110,20 +110,6 @@ def test_training_learns_repeats_and_ends_in_eval_mode():
     assert not model.training
 
 
-def test_training_that_is_interrupted_keeps_what_was_learned(capsys):
-    model = torch.nn.Linear(2, 1)
-    calls = iter(range(100))
-
-    def next_loss():
-        if next(calls) == 4:
-            raise KeyboardInterrupt
-        return model(torch.ones(1, 2)).square().sum()
-
-    assert len(train(model, next_loss, 10)) == 4
-    assert "Stopped after 4 of 10 steps" in capsys.readouterr().out
-    assert not model.training
-
-
 def test_repeated_tokens_are_said_twice_and_windows_are_stretches_of_their_text():
     batches = repeated_tokens(24, torch.Generator().manual_seed(0), batch=5)
     for _, tokens in zip(range(20), batches, strict=False):

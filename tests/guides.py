@@ -54,6 +54,8 @@ NOT_RUN = {
     "srun": "needs a cluster",
     "git clone": "ADDRESS is the reader's; the copy is what it makes",
     "pip install": "needs the network",
+    "python3.": "makes an environment for the next commands",
+    "/tmp/": "needs the network, or runs the tests",
     "conda env create": "needs the network",
     "pg_dump": "needs PostgreSQL; tests/test_grading_postgres.py has one",
     "nbgrader db upgrade": "named for what it prints",

@@ -1,12 +1,15 @@
 """What the workflows on GitHub may do. They cannot run here, so these tests read them."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.specifiers import SpecifierSet
 
-FOLDER = Path(__file__).resolve().parent.parent / ".github" / "workflows"
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / ".github" / "workflows"
 FILES = sorted(FOLDER.glob("*.yml"))
 
 
@@ -46,6 +49,19 @@ def test_a_run_in_a_fork_publishes_no_site():
     ):
         assert f"&& github.event.{needed}" in condition or f"(github.event.{needed}" in condition
     assert workflow["jobs"]["publish"]["needs"] == "build"
+
+
+def test_every_python_in_its_range_both_builds_of_torch_and_both_ends_of_the_ranges_are_tested():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    supported = SpecifierSet(project["requires-python"])
+    pythons = [f"3.{n}" for n in range(30) if f"3.{n}" in supported]
+    jobs = yaml.safe_load((FOLDER / "test.yml").read_text(encoding="utf-8"))["jobs"]
+    matrices = [jobs[name]["strategy"]["matrix"] for name in ("all", "student")]
+    assert [matrix["python"] for matrix in matrices] == [pythons, pythons]
+    assert {"cpu"} | {more["torch"] for more in matrices[0]["include"]} == {"cpu", "cuda"}
+    job = yaml.safe_load((FOLDER / "newest.yml").read_text(encoding="utf-8"))["jobs"]["grading"]
+    ends = [(more["versions"], more["python"]) for more in job["strategy"]["matrix"]["include"]]
+    assert ends == [("oldest", pythons[0]), ("newest", pythons[-1])]
 
 
 def test_no_package_can_come_from_two_indexes(text):

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from course_lib.cli.options import AUTHORS, AsJson, Quiet, Verbs, progress, working
+from course_lib.setup.groups import need
 from course_lib.workspace.folder import choose, course_root, lesson_names, with_sources
 
 verbs = Verbs(panel=AUTHORS)
@@ -15,8 +16,8 @@ _LESSON = "For grading, scale and checks: a lesson to measure; may be repeated."
 @verbs.command()
 def bench(
     what: Annotated[
-        Literal["grading", "scale", "stability", "checks"],
-        typer.Argument(help="What to measure: grading, scale, stability or checks."),
+        Literal["grading", "scale", "stability", "checks", "models"],
+        typer.Argument(help="What to measure: grading, scale, stability, checks or models."),
     ] = "grading",
     lesson: Annotated[list[str] | None, typer.Option("--lesson", help=_LESSON)] = None,
     submissions: Annotated[
@@ -26,7 +27,7 @@ def bench(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Measure grading, the stability of grades, or checks.
+    """Measure grading, the stability of grades, checks, or SmolLM2's speed.
 
     The exit code is 1 if copies of a notebook got different grades.
 
@@ -37,11 +38,15 @@ def bench(
     Example: course bench checks --lesson 02
 
     Example: course bench stability
+
+    Example: course bench models
     """
+    if what == "models":
+        need("transformers", "bench models")
     with working():
         import yaml
 
-        from course_lib.benchmarks import checks, grading, scale, stability
+        from course_lib.benchmarks import checks, grading, models, scale, stability
 
     tell = progress(quiet) or (lambda line: None)
     match what:
@@ -50,6 +55,8 @@ def bench(
             measured = checks.measure(root, choose(lesson_names(root), lesson), tell=tell)
         case "stability":
             measured = stability.measure(course_root(), tell=tell)
+        case "models":
+            measured = models.measure(tell=tell)
         case "scale":
             root = course_root()
             slugs = choose(lesson_names(root), lesson) or lesson_names(root)

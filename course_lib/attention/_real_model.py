@@ -192,11 +192,13 @@ class GroupedQueryAttention(nn.Module):
         keys = split_heads(self.W_k(x), self.num_groups)  # (batch, num_groups, n, d)
         values = split_heads(self.W_v(x), self.num_groups)
         offset = 0 if cache is None else len(cache)
-        queries = rotary_embedding(queries, offset, self.base)
-        keys = rotary_embedding(keys, offset, self.base)
+        both = rotary_embedding(torch.cat([queries, keys], dim=1), offset, self.base)
+        queries, keys = both.split([self.num_heads, self.num_groups], dim=1)
         if cache is not None:
             keys, values = cache.append(keys, values)  # (batch, num_groups, m, d)
-        mask = causal_mask(queries.shape[2], keys.shape[2], device=x.device)  # (n, m)
+        mask = None  # the newest position may attend to all
+        if x.shape[1] > 1:
+            mask = causal_mask(x.shape[1], keys.shape[2], device=x.device)  # (n, m)
         outputs, weights = grouped_query_attention(queries, keys, values, mask=mask)
         self.attention_weights = weights.detach()
         return self.W_o(merge_heads(outputs))

@@ -665,36 +665,25 @@ plotting.interactive(password_figure, heads_off=list(settings))
 #
 # </details>
 #
-# One password is one case. The next cell counts 20 of them, and ten made-up names.
+# One password is one case. The next cell counts 20 of them.
 
 # %% tags=["demo", "nbval-ignore-output"]
 rng = random.Random(0)
 symbols = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 passwords = ["".join(rng.choices(symbols, k=6)) for _ in range(20)]
-dogs = ["Zorvik", "Malfen", "Trubolo", "Quintha", "Bexolor"]
-dogs += ["Drimsy", "Fallowick", "Ploverin", "Snarkle", "Wubbin"]
-walk = "Anna's dog is called {0}. They walk in the park every morning. Anna's dog is called"
-
-
-def written_after(prompt):
-    return "".join(smol.write(prompt, 8, cache=KVCache))
-
-
-print("heads off      passwords repeated   names repeated")
-counts = {}
+num_repeated = {}
 for name, heads in settings.items():
     with off(heads):
-        told = [written_after(request.format(each)) for each in passwords]
-        named = [written_after(walk.format(dog)) for dog in dogs]
-    found = sum(answer.strip()[:6] == each for each, answer in zip(passwords, told, strict=True))
-    counts[name] = found, sum(dog in answer for dog, answer in zip(dogs, named, strict=True))
-    print(f"{name:14s}{counts[name][0]:9d} of 20{counts[name][1]:16d} of 10")
+        answers = ["".join(smol.write(request.format(p), 8, cache=KVCache)) for p in passwords]
+    pairs = zip(passwords, answers, strict=True)
+    num_repeated[name] = sum(answer.strip()[:6] == password for password, answer in pairs)
+    print(f"heads off: {name:14s}{num_repeated[name]:3d} of 20 passwords repeated")
+assert num_repeated["none"] >= 19
 
 # %% [markdown]
-# Without the eight heads, the model repeats no password. Without the eight others it repeats at least
-# as many as the whole model. (That a control group does better is a fact to report, not to hide.) Some
-# names survive without the eight heads. A name has fewer tokens than a password, and other heads may be
-# enough for it.
+# The whole model repeats all 20 passwords. Count the others yourself: how many does it repeat without
+# the eight heads, and how many without the control group? The second number is what makes the first
+# one evidence.
 
 # %% [markdown]
 # ## 8. Sinks

@@ -116,8 +116,8 @@ def _run_elsewhere(obj: Any, probe: Probe) -> OnTheCpu | None:
         probe = dataclasses.replace(probe, construct=made)
         target, _ = _prepare_module(obj, probe, Observation(), args, kwargs)
         for module in target.modules():
-            for name, value in vars(module).items():
-                mark(on_the_cpu(value), OnTheCpu("kept", f"self.{name}"))
+            for name in vars(module).keys() - _OF_EVERY_MODULE:
+                mark(on_the_cpu(vars(module)[name]), OnTheCpu("kept", f"self.{name}"))
     with Elsewhere() as device:
         args, kwargs = _moved(args, device), _moved(kwargs, device)
         if probe.construct is not None:
@@ -126,6 +126,9 @@ def _run_elsewhere(obj: Any, probe: Probe) -> OnTheCpu | None:
     if left := on_the_cpu(result):
         return dataclasses.replace(made_by(left) or OnTheCpu("returned", ""), returned=True)
     return None
+
+
+_OF_EVERY_MODULE = vars(torch.nn.Module()).keys()
 
 
 def _moved(given: Any, device: Elsewhere) -> Any:

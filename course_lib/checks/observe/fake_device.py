@@ -186,7 +186,8 @@ class _Computing(TorchDispatchMode):
                 staying.append(tensor)
             return tensor
 
-        given, options = _mapped(args, numbers_of), _mapped(kwargs or {}, numbers_of)
+        given = [_mapped(value, numbers_of) for value in args]
+        options = {name: _mapped(value, numbers_of) for name, value in (kwargs or {}).items()}
         if homes and staying:
             name = func.overloadpacket.__name__
             if name not in _MIXING or (name == "index" and not isinstance(args[0], _Moved)):
@@ -210,10 +211,11 @@ class _Moved(torch.Tensor):
 
     def __new__(cls, numbers: torch.Tensor) -> Self:
         options = {"dtype": numbers.dtype, "device": NAME, "requires_grad": False}
+        given = cls, numbers.shape, numbers.stride()
+        if not torch.is_inference_mode_enabled():
+            return torch.Tensor._make_wrapper_subclass(*given, **options)
         with torch.inference_mode(False):  # otherwise autograd accepts no views of it
-            return torch.Tensor._make_wrapper_subclass(
-                cls, numbers.shape, numbers.stride(), **options
-            )
+            return torch.Tensor._make_wrapper_subclass(*given, **options)
 
     def __init__(self, numbers: torch.Tensor):
         self.numbers = numbers
@@ -234,10 +236,6 @@ class _Moved(torch.Tensor):
 def _mapped(tree, change) -> Any:
     if isinstance(tree, torch.Tensor):
         return change(tree)
-    if isinstance(tree, bool | int | float | None):  # most arguments
-        return tree
-    if isinstance(tree, dict):
-        return {key: _mapped(value, change) for key, value in tree.items()}
     if isinstance(tree, list | tuple):
-        return type(tree)(_mapped(item, change) for item in tree)
+        return type(tree)([_mapped(item, change) for item in tree])
     return tree

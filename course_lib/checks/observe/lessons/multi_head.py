@@ -50,7 +50,7 @@ def load_weights(target, probe, args, kwargs):
 
 def _modules_for_loading(given):
     embed_dim, num_heads = given["queries"].shape[-1], given["num_heads"]
-    like = {"dtype": given["queries"].dtype, "device": given["queries"].device}
+    like = {"dtype": given["queries"].dtype}
     mha, has_bias = torch.nn.Module(), "b_q" in given
     mha.embed_dim, mha.num_heads = embed_dim, num_heads
     reference = torch.nn.MultiheadAttention(
@@ -65,7 +65,8 @@ def _modules_for_loading(given):
             setattr(mha, f"W_{part}", layer)
         for parameter in reference.parameters():
             parameter.copy_(torch.linspace(-1, 1, parameter.numel()).reshape(parameter.shape))
-    return mha.eval(), reference.eval()
+    there = given["queries"].device
+    return mha.eval().to(there), reference.eval().to(there)
 
 
 @builder

@@ -678,12 +678,13 @@ for name, heads in settings.items():
     pairs = zip(passwords, answers, strict=True)
     num_repeated[name] = sum(answer.strip()[:6] == password for password, answer in pairs)
     print(f"heads off: {name:14s}{num_repeated[name]:3d} of 20 passwords repeated")
-assert num_repeated["none"] >= 19
+assert num_repeated["none"] >= 19 and num_repeated["eight others"] >= 19
+assert num_repeated["the eight"] == 0
 
 # %% [markdown]
-# The whole model repeats all 20 passwords. Count the others yourself: how many does it repeat without
-# the eight heads, and how many without the control group? The second number is what makes the first
-# one evidence.
+# The whole model repeats all 20 passwords. Without the eight heads it repeats none, and without the
+# eight others it repeats all 20. Only the control group shows that the loss is due to *these* heads, and
+# not to switching off any eight heads of the same layers.
 
 # %% [markdown]
 # ## 8. Sinks
@@ -768,11 +769,12 @@ for hidden in (0, 5, 20, 50):
 #    that take over, a zero as an unusual input for later layers, few prompts, one phrasing, or a
 #    general loss of quality (the loss on a text checks that).
 #
-# Example: "Claim: the eight induction heads are needed to repeat a six-digit telephone number, but not
-# to name a capital. Refuted if the control loses as many. Chosen on random tokens (section 6). 20
-# random numbers in the sentence of section 7, exact: ... of 20 whole, ... without the eight, ... without
-# eight others of the same layers; ten capitals: ... The heads matter for copying, not for facts. Not
-# shown: that they suffice, or that they do this alone."
+# Example: "Claim: the eight induction heads are needed to repeat a telephone number, but not to name a
+# capital. Refuted if the control loses as many. The heads were chosen on random tokens (section 6).
+# Numbers of six random digits, exact: 12 of 12 whole, 0 without the eight, 12 without eight others of
+# the same layers. Capitals that the whole model knows: 10, 9 and 7 of 10. The eight matter for copying.
+# For capitals, the control does more harm than the eight, so nothing follows about them. Not shown: that
+# the eight suffice, or that no other heads can take over."
 # ### END SOLUTION
 
 # %% [markdown]

@@ -35,7 +35,8 @@ class FoldedGroups(Layers):
         times = self.num_heads // self.num_groups
         scores = q @ k.repeat_interleave(times, 1).mT / math.sqrt(self.d)
         m = k.shape[2]
-        allowed = torch.arange(m) <= torch.arange(m - n, m)[:, None]
+        places = torch.arange(m, device=x.device)
+        allowed = places <= places[m - n :, None]
         weights = scores.masked_fill(~allowed, -math.inf).softmax(-1)
         self.attention_weights = weights.detach()
         outputs = weights @ v.repeat_interleave(times, 1)
@@ -54,7 +55,7 @@ class RotatedAfterTheCache(Layers):
             k, v = cache.append(k, v)
         q = rotary_embedding(q, k.shape[2] - q.shape[2], self.base)
         k = rotary_embedding(k, 0, self.base)
-        mask = causal_mask(q.shape[2], k.shape[2])
+        mask = causal_mask(q.shape[2], k.shape[2], device=x.device)
         outputs, weights = grouped_query_attention(q, k, v, mask=mask)
         self.attention_weights = weights.detach()
         return self.W_o(outputs.transpose(1, 2).flatten(2))
@@ -72,7 +73,7 @@ class TorchsOwn(Layers):
         q, k = (rotary_embedding(each, offset, self.base) for each in (q, k))
         if cache is not None:
             k, v = cache.append(k, v)
-        mask = causal_mask(x.shape[1], k.shape[2])
+        mask = causal_mask(x.shape[1], k.shape[2], device=x.device)
         self.attention_weights = grouped_query_attention(q, k, v, mask=mask)[1].detach()
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True)
         return self.W_o(out.movedim(1, 2).flatten(2))
@@ -109,6 +110,7 @@ class Almost(Layers):
         return causal_mask(n, m)
 
     def attend(self, q, k, v, mask):
+        mask = None if mask is None else mask.to(q.device)
         return grouped_query_attention(q, k, v, mask=mask)
 
     def kept(self, weights):

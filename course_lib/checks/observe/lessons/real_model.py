@@ -40,7 +40,7 @@ def _fill(new_cache, keys, values, appended, between=lambda: None):
             keys.zero_()  # mark the changed argument
     if not (isinstance(found, tuple) and len(found) == 2):
         return found
-    return *found, torch.tensor(lengths)
+    return *found, torch.tensor(lengths, device=keys.device)
 
 
 class FilledFrom:

@@ -62,7 +62,7 @@ def column_of_ones(targets, start):
     return torch.cat([column, targets], dim=1)[:, : targets.shape[1]]
 
 
-@wrong("not_as_requested")
+@wrong("cpu_tensor")
 def through_a_list(targets, start):
     rows = [[start, *row][: targets.shape[1]] for row in targets.tolist()]
     return torch.tensor(rows, dtype=targets.dtype).reshape(targets.shape)

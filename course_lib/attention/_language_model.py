@@ -1,7 +1,9 @@
 """Lesson 10: what a language model learns from, how it writes, and what its heads do."""
 
 # An attribute of a module, such as `context_length`, is a tensor or a module in torch's stubs.
+# Options in a dict are of any type to it, too.
 # pyright: reportOperatorIssue=false, reportCallIssue=false, reportIndexIssue=false
+# pyright: reportArgumentType=false
 import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any

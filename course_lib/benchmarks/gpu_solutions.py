@@ -159,8 +159,8 @@ def compute(solution: Any, probe: Probe, device: Device, seed: int = 0) -> Compu
         grad = torch.from_numpy(np.array(probe.grad_outputs)).to(first.dtype).to(device)
         found = torch.autograd.grad(first, list(leaves.values()), grad, allow_unused=True)
         gradients = dict(zip(leaves, found, strict=True))
-    found = (_moved(part, "cpu") for part in (result, attributes, gradients))
-    return Computed(*found, is_random)
+    outputs, attributes, gradients = _moved((result, attributes, gradients), "cpu")
+    return Computed(outputs, attributes, gradients, is_random)
 
 
 def _made(values: Mapping[str, Any], probe: Probe, device: Device, seed: int) -> dict[str, Any]:

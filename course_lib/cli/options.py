@@ -32,19 +32,24 @@ class _Verb(TyperCommand):
         return [re.sub("[{}]", "", piece).upper() for piece in super().collect_usage_pieces(ctx)]
 
     def format_options(self, ctx, formatter) -> None:
-        """Write arguments and options with names instead of types, but keep choices."""
-        for title, kind in (("Arguments", "argument"), ("Options", "option")):
-            rows = []
-            for param in (one for one in self.get_params(ctx) if one.param_type_name == kind):
-                name, text = param.get_help_record(ctx) or ("", "")
-                if kind == "argument":
-                    name = name.partition(" <")[0].upper()
-                name = name.replace("<path>", "PATH").replace("<int range>", "NUMBER")
-                name = re.sub(r"<[^|>]*>", (param.name or "").upper(), name)
-                rows.append((re.sub("[<>]", "", name), text))
-            if rows:
-                with formatter.section(title):
-                    formatter.write_dl(rows)
+        """Write arguments and options as `_write_options` does."""
+        _write_options(self, ctx, formatter)
+
+
+def _write_options(command, ctx, formatter) -> None:
+    """Write arguments and options with names instead of types, but keep choices."""
+    for title, kind in (("Arguments", "argument"), ("Options", "option")):
+        rows = []
+        for param in (one for one in command.get_params(ctx) if one.param_type_name == kind):
+            name, text = param.get_help_record(ctx) or ("", "")
+            if kind == "argument":
+                name = name.partition(" <")[0].upper()
+            name = name.replace("<path>", "PATH").replace("<int range>", "NUMBER")
+            name = re.sub(r"<[^|>]*>", (param.name or "").upper(), name)
+            rows.append((re.sub("[<>]", "", name), text))
+        if rows:
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
 
 class _Group(TyperGroup):
@@ -54,7 +59,7 @@ class _Group(TyperGroup):
         """Write the text, the options, the verbs with those of students last, and the usage."""
         self.format_help_text(ctx, formatter)
         self.format_epilog(ctx, formatter)
-        TyperCommand.format_options(self, ctx, formatter)
+        _write_options(self, ctx, formatter)
         sections: dict[str, list[tuple[str, str]]] = {}
         room = formatter.width - 6 - max(map(len, self.commands))
         for name, verb in self.commands.items():

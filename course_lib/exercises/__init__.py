@@ -128,9 +128,10 @@ def points_and_star(name: str) -> tuple[float, bool]:
 def _stated(slug: str, name: str) -> dict[str, Any]:
     """Return the points and the star in an exercise's file."""
     text = Path(__file__).with_name(slug[3:]).joinpath(f"{name}.py").read_text(encoding="utf-8")
-    call = ast.parse(text[text.index("\nEXERCISE = ") :]).body[0].value
-    wanted = [one for one in call.keywords if one.arg in ("points", "starred")]
-    return {one.arg: ast.literal_eval(one.value) for one in wanted}
+    call = ast.parse(text[text.index("\nEXERCISE = ") :]).body[0]
+    assert isinstance(call, ast.Assign) and isinstance(call.value, ast.Call)
+    wanted = [one for one in call.value.keywords if one.arg in ("points", "starred")]
+    return {str(one.arg): ast.literal_eval(one.value) for one in wanted}
 
 
 def _load(slug: str, name: str) -> Exercise:

@@ -37,7 +37,7 @@ class Translator(nn.Module):
         dtype=None,
     ):
         super().__init__()
-        factory_kwargs = {"device": device, "dtype": dtype}
+        factory_kwargs: dict[str, Any] = {"device": device, "dtype": dtype}
         embed_dim = positions.shape[1]
         self.start, self.end, self.pad = (numerals.target[token] for token in (START, END, PAD))
         self.characters = nn.Embedding(len(numerals.source), embed_dim, **factory_kwargs)
@@ -132,7 +132,7 @@ class RecurrentTranslator(nn.Module):
 
     def __init__(self, numerals: Numerals, embed_dim: int = 64, *, device=None, dtype=None):
         super().__init__()
-        factory_kwargs = {"device": device, "dtype": dtype}
+        factory_kwargs: dict[str, Any] = {"device": device, "dtype": dtype}
         self.start, self.end, self.pad = (numerals.target[token] for token in (START, END, PAD))
         self.characters = nn.Embedding(len(numerals.source), embed_dim, **factory_kwargs)
         self.words = nn.Embedding(len(numerals.target), embed_dim, **factory_kwargs)

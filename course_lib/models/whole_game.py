@@ -25,7 +25,7 @@ class Reader(nn.Module):
 
     def __init__(self, *, device=None, dtype=None) -> None:
         super().__init__()
-        made = {"device": device, "dtype": dtype}
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
         self.attention = nn.MultiheadAttention(EMBED_DIM, NUM_HEADS, batch_first=True, **made)
         self.norm_1 = nn.LayerNorm(EMBED_DIM, **made)
         self.feed_forward, self.norm_2 = _feed_forward(**made), nn.LayerNorm(EMBED_DIM, **made)
@@ -47,7 +47,7 @@ class Writer(nn.Module):
 
     def __init__(self, *, device=None, dtype=None) -> None:
         super().__init__()
-        made = {"device": device, "dtype": dtype}
+        made: dict[str, Any] = {"device": device, "dtype": dtype}
         self.self_attention = nn.MultiheadAttention(EMBED_DIM, NUM_HEADS, batch_first=True, **made)
         self.cross_attention = Across(EMBED_DIM, **made)
         self.norm_1, self.norm_2 = nn.LayerNorm(EMBED_DIM, **made), nn.LayerNorm(EMBED_DIM, **made)

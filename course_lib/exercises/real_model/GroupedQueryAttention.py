@@ -1,5 +1,7 @@
 """`GroupedQueryAttention`: rotated positions, shared keys and a cache, with injected weights."""
 
+# `project` gets one sequence and a cache here.
+# pyright: reportIncompatibleMethodOverride=false
 import functools
 from collections.abc import Callable, Sequence
 
@@ -59,10 +61,10 @@ def _probes(rng) -> list[Probe]:
     large["x"].data[:] = 512 * in_eighths(large["x"].data)
     for name, weight in large["state"].items():
         large["state"][name] = in_eighths(weight)
-    in_turn = problem(2, 6, (2, 1, 4), (3, 1, 2)) | {"scenario": "two_texts_in_turn"}
-    by_position = problem(2, 4, (4, 2, 2), base=50.0) | {"scenario": "built_by_position"}
+    in_turn: Given = problem(2, 6, (2, 1, 4), (3, 1, 2)) | {"scenario": "two_texts_in_turn"}
+    by_position: Given = problem(2, 4, (4, 2, 2), base=50.0) | {"scenario": "built_by_position"}
     meta: Given = problem(1, 2, (2, 1, 2)) | {"scenario": "made_with_device_and_dtype"}
-    again = problem(2, 5, (4, 2, 2)) | {"scenario": "after_another_call"}
+    again: Given = problem(2, 5, (4, 2, 2)) | {"scenario": "after_another_call"}
     return [
         case("worked", **_worked()).says(_WHOLE),
         case("one_position", **problem(3, 1, (6, 2, 2))).says(

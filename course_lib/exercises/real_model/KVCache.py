@@ -23,7 +23,7 @@ _ALL = "`append` must return all keys and all values so far, in the order of the
 def _sizes(rng, batch, groups, d, v, appended) -> Given:
     shapes = {"keys": d, "values": v}
     n = sum(appended)
-    drawn = {
+    drawn: Given = {
         name: tensor(rng.normal(0, 1.5, (batch, groups, n, size))) for name, size in shapes.items()
     }
     return drawn | {"appended": appended, "scenario": "cache_filled"}
@@ -33,6 +33,7 @@ def _probes(rng) -> list[Probe]:
     def probe(name, *sizes) -> Case:
         return case(name, **_sizes(rng, *sizes))
 
+    two_caches: Given = _sizes(rng, 2, 1, 3, 3, (2, 1, 2)) | {"scenario": "two_caches_filled"}
     worked: Given = {"keys": [[[[0.5], [2.0]]]], "values": [[[[4.0], [8.0]]]]}
     return [
         case("worked_number", **worked, appended=(1, 1), scenario="cache_filled").says(_ALL),
@@ -47,7 +48,7 @@ def _probes(rng) -> list[Probe]:
             "The first call must return what it was given, and the length must then be the number "
             "of its positions."
         ),
-        case("two_caches", **_sizes(rng, 2, 1, 3, 3, (2, 1, 2)) | {"scenario": "two_caches_filled"})
+        case("two_caches", **two_caches)
         .says("A new cache must be empty and independent of others."),
         edge("many_positions", **_sizes(rng, 1, 1, 2, 1, (1, 2047, 1, 60))).says(
             "There must be no limit to the number of positions."

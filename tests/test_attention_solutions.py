@@ -14,7 +14,6 @@ from test_fused import normal
 from torch import nn
 
 from course_lib import attention as A
-from course_lib.attention._checked import checked
 from course_lib.checks import exercises
 from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.observe.call import materialise
@@ -240,17 +239,3 @@ WRONG_VALUES = [
 def test_what_breaks_a_rule_is_refused_with_the_rule(error, call, message):
     with pytest.raises(error, match=message):
         call()
-
-
-def test_only_the_outermost_call_is_checked_and_after_an_error_the_next_one_is():
-    softmax = A.masked_softmax
-    scores, too_long = torch.zeros(2, 3, 4), torch.tensor([1, 9])
-
-    @checked
-    def outer(x: jaxtyping.Float[torch.Tensor, "n m"]):
-        return softmax(scores, too_long)
-
-    assert outer(torch.zeros(1, 1)).shape == scores.shape
-    for call in (lambda: softmax(scores, too_long), lambda: outer(torch.zeros(1))):
-        with pytest.raises(ValueError, match="must"):
-            call()

@@ -6,7 +6,6 @@ takes the rules from a function's jaxtyping annotations and adds those for masks
 
 import functools
 import inspect
-import threading
 import types
 import typing
 from collections.abc import Callable
@@ -16,8 +15,6 @@ import torch
 from jaxtyping import jaxtyped
 from torch import Tensor
 
-_running = threading.local()  # `checked` is True while a checked function runs
-
 
 def checked(function: Callable) -> Callable:
     """Check the arguments of `function` before each call.
@@ -26,8 +23,6 @@ def checked(function: Callable) -> Callable:
     in eager calls only. A `mask` must be broadcastable to the attention weights, and `valid_lens`
     must have shape `(batch,)` or `(batch, num_queries)` with values in `0..num_keys`. The values
     are read in eager CPU calls only, because reading them would stall a GPU or break a trace.
-    Calls that a checked function makes are not checked again, because a model may make a thousand
-    of them for each token.
 
     Raises:
         TypeError: an argument is missing, or it has the wrong type or dtype.
@@ -44,9 +39,6 @@ def checked(function: Callable) -> Callable:
 
     @functools.wraps(function)
     def call(*args, **kwargs) -> typing.Any:
-        compiling = torch.compiler.is_compiling()
-        if not compiling and getattr(_running, "checked", False):
-            return function(*args, **kwargs)
         arguments = signature.bind(*args, **kwargs).arguments
         given = []  # (name, array, annotation)
         for name, value in arguments.items():
@@ -55,7 +47,7 @@ def checked(function: Callable) -> Callable:
                 if annotation is not None and not (item is None and optional):
                     _check_kind(name, item, annotation)
                     given.append((name, item, annotation))
-        if not compiling:
+        if not torch.compiler.is_compiling():
             with jaxtyped("context"):  # sizes of the same name must agree
                 for name, value, annotation in given:
                     if not isinstance(value, annotation):
@@ -68,13 +60,7 @@ def checked(function: Callable) -> Callable:
             _check_valid_lens(arguments.get("valid_lens"), weights_shape)
         elif arguments.keys() == {"valid_lens", "max_len"}:  # `length_mask`: there are no scores
             _check_length_range(arguments["valid_lens"], arguments["max_len"], "max_len")
-        if compiling:
-            return function(*args, **kwargs)
-        _running.checked = True
-        try:
-            return function(*args, **kwargs)
-        finally:
-            _running.checked = False
+        return function(*args, **kwargs)
 
     return call
 

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DEVICE = 'device = "cuda" if torch.cuda.is_available() else "cpu"\n'
 SHORTER = {  # loops that take long without a real GPU
     "range(21, 100)": "range(21, 24)",
-    "[64, 128, 256, 512]": "[8, 16]",
+    "[16, 64, 128, 256, 512]": "[8, 16]",
 }
 LEFT_OUT = "RecurrentTranslator(numerals"  # on a GPU torch's GRU needs kernels written for it
 ON_GPU = f'device = "{python_gpu.NAME}"\n'

@@ -230,7 +230,8 @@ def masked(scores, valid_lens=None, mask=None):
         shape = [len(valid_lens)] + [1] * (scores.dim() - 1)
         if valid_lens.dim() == 2:
             shape[-2] = valid_lens.shape[1]
-        keep = keep & (torch.arange(scores.shape[-1]) < valid_lens.reshape(shape))
+        places = torch.arange(scores.shape[-1], device=scores.device)
+        keep = keep & (places < valid_lens.reshape(shape))
     return torch.softmax(scores.masked_fill(~keep, torch.finfo(scores.dtype).min), -1) * keep
 
 

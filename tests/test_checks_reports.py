@@ -267,7 +267,7 @@ def test_numbers_of_an_input_that_is_not_shown_are_said_to_be_of_another():
 
 
 def test_the_dtype_is_shown_if_the_error_depends_on_it():
-    def in_float32(x, offset=0):
+    def in_float32(x, offset=0, base=10000.0):
         return torch.einsum("...nd,de->...ne", x, torch.eye(x.shape[-1]))
 
     report = grade("rotary_embedding", in_float32)

@@ -154,6 +154,7 @@ ARGUMENTS = {
     "grade": "02",
     "init": "class",
     "bundle": "02",
+    "models": "list",
     "train": "translator",
     "new": "exercise window_mask --lesson 02",
     "bench": "checks",

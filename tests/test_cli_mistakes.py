@@ -67,7 +67,7 @@ ARGUMENTS = {
     "bench": "bench grading",
 }
 NAME_A_LESSON = ("bundle", "demo", "grade", "report", "export", "build", "matrix", "times")
-ANYWHERE = {"doctor", "init", "progress"}
+ANYWHERE = {"doctor", "init", "models", "progress"}
 
 
 @pytest.mark.parametrize("verb", sorted(COMMANDS.keys() - ANYWHERE))

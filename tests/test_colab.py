@@ -68,7 +68,7 @@ def test_addresses_follow_from_that_of_the_repository(tmp_path):
 
 def test_each_lesson_ends_with_a_link_to_the_next_and_one_past_an_optional_lesson(course):
     links = {slug: following(course, slug) for slug in course.lessons}
-    assert links["10_language_model"] == ""
+    assert links["11_real_model"] == ""
     named = {
         slug: [other for other in lessons() if f"../{other}/{other}.ipynb" in link]
         for slug, link in links.items()
@@ -78,7 +78,7 @@ def test_each_lesson_ends_with_a_link_to_the_next_and_one_past_an_optional_lesso
         assert named[slug] == [after, "09_translator"][: 1 + lessons()[after].starred]
     last = assemble(course, LESSON)[0].cells[-1]
     assert (last.id, last.source) == ("next-lesson", links[LESSON])
-    assert assemble(course, "10_language_model")[0].cells[-1].id != "next-lesson"
+    assert assemble(course, "11_real_model")[0].cells[-1].id != "next-lesson"
 
 
 def test_a_bundle_names_a_later_lesson_and_links_only_those_in_it(course, monkeypatch):

@@ -61,9 +61,9 @@ CHECKOUTS = {  # the files of one student, the one that is taken (or none), and 
     "overwritten": ({OWN: "bare", "mine.ipynb": "partly"}, "mine.ipynb", f"{NOT_USED}: {OWN}"),
     "solution moved": ({OWN: "solution"}, None, NOT_USED),
     "demo": ({OWN: "untouched", DEMO: "all"}, OWN, "holds no answer"),
-    "copies": ({OWN: "partly", f"z/{FLAT}": "all"}, OWN, "this is at the lesson's own place"),
+    "copies": ({OWN: "partly", f"z/{FLAT}": "all"}, OWN, "this one is at the lesson's own place"),
     "two": ({f"a/{FLAT}": "all", f"b/{FLAT}": "partly"}, f"a/{FLAT}", "with the most answers"),
-    "top": ({FLAT: "partly", OLD: "all"}, FLAT, "this is at the lesson's own place"),
+    "top": ({FLAT: "partly", OLD: "all"}, FLAT, "this one is at the lesson's own place"),
     "equal by chance": ({OWN: "all", "x.ipynb": "untouched"}, OWN, "found"),  # no text is equal
 }
 

@@ -52,6 +52,7 @@ SIZES = {
     "Reader": (),
     "Writer": (),
     "Across": (4,),
+    "GroupedQueryAttention": (8, 4, 2),
 }
 WITHOUT_WEIGHTS = {"DotProductAttention", "Nearby"}  # like `nn.Dropout` and a wrapper
 MODULES = {

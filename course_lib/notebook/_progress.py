@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from textwrap import wrap
+from textwrap import shorten, wrap
 from typing import TYPE_CHECKING
 
 from course_lib.checks.judge.outcomes import OPTIONAL, WORDS, amount
@@ -89,7 +89,8 @@ class Progress:
             filled = _WIDTH * sums["num_correct"] // sums["num_exercises"]
             drawn = "█" * filled + "░" * (_WIDTH - filled)
             count, points = _short(sums)
-            bars.append(f"{_title(slug):<33} {drawn} {count:>8}  {points:>16}")
+            title = shorten(_title(slug), 33, placeholder=" ...")
+            bars.append(f"{title:<33} {drawn} {count:>8}  {points:>16}")
         results = []
         for slug, part in self._begun():
             results += ["", _title(slug)]

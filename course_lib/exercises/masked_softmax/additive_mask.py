@@ -10,8 +10,9 @@ from course_lib.exercises._builders import Case, case, mistake
 
 
 def _additive_mask_probes(rng) -> list[Probe]:
-    small = rng.random((2, 4)) < 0.5
-    small[0, :2] = True, False
+    small, other = rng.random((2, 2, 4)) < 0.5
+    for mask in (small, other):
+        mask[0, :2] = True, False
 
     def probe(name, mask, dtype, **options) -> Case:
         return case(name, args={"mask": mask, "dtype": Dtype(dtype)}, **options)
@@ -22,6 +23,9 @@ def _additive_mask_probes(rng) -> list[Probe]:
             "A mask may have any shape."
         ),
         probe("worked_number", [True, False], "float16", part="edges").says(
+            "In float16 dropped keys must get -inf too; float16 cannot represent -1e9."
+        ),
+        probe("half", other, "float16", part="edges").says(
             "In float16 dropped keys must get -inf too; float16 cannot represent -1e9."
         ),
     ]

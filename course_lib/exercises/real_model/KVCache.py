@@ -33,7 +33,7 @@ def _probes(rng) -> list[Probe]:
     def probe(name, *sizes) -> Case:
         return case(name, **_sizes(rng, *sizes))
 
-    two_caches: Given = _sizes(rng, 2, 1, 3, 3, (2, 1, 2)) | {"scenario": "two_caches_filled"}
+    two_caches: Given = _sizes(rng, 2, 1, 3, 4, (2, 1, 2)) | {"scenario": "two_caches_filled"}
     worked: Given = {"keys": [[[[0.5], [2.0]]]], "values": [[[[4.0], [8.0]]]]}
     return [
         case("worked_number", **worked, appended=(1, 1), scenario="cache_filled").says(_ALL),

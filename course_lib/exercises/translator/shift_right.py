@@ -25,6 +25,9 @@ def _probes(rng) -> list[Probe]:
         case("another_start", targets=_words(rng, 2, 4), start=start).says(
             "The first column must hold `start`, whatever number it is."
         ),
+        case("other_words", targets=_words(rng, 3, 5), start=start + 1).says(
+            "Each row must begin with `start` and go on with its own targets."
+        ),
         edge("one_word_of_one_item", targets=_words(rng, 1, 1) + word, start=start).says(
             "For one word of one item, the result must be `start` in shape (1, 1)."
         ),

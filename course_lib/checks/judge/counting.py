@@ -38,7 +38,7 @@ _REACH = """
     install_import_hook io jaxtyped jit lib library linecache load load_library logging
     make_dataclass measure memmap methodcaller mp multiprocessing NamedTupleMeta open
     open_memmap ops os overrides package parallel pathlib pickle pkgutil posix profiler
-    python_multiprocessing redirect_stderr redirect_stdout reducer reduction run_threaded
+    py_sys python_multiprocessing redirect_stderr redirect_stdout reducer reduction run_threaded
     rundocs runstring save savetxt savez savez_compressed set_data setprofile settrace shutil
     signal singledispatch singledispatchmethod socket storage StorageWeakRef stride_tricks
     subprocess sys tb_frame tb_next tempfile threading TMonitor tofile TorchDispatchMode

@@ -50,6 +50,7 @@ FIGURES = {  # text in the cell of a lesson's picture
     "08": "draw_tiles",
     "09": "plotting.attention(",
     "10": "live_induction(",
+    "11": "password_figure",
 }
 CARD = (560, 350)
 NARROW = (405, 600)  # the README shows these pictures side by side, at two thirds of this size

@@ -41,7 +41,6 @@ NOT_RUN = {
     "course site --open": "it opens a browser; tests/browser builds the site",
     "course bench grading": "stock nbgrader needs minutes for 100",
     "course bench scale": "it measures a class of 2,000 for minutes",
-    "course gpu": "needs a GPU; tests/test_bench_gpu.py measures a CPU",
     "course report 00": "a row of those measurements; all lessons are run",
     "course bench WHAT": "a row of a table: one of several",
     "course train WHAT": "a row of a table: one of several",

@@ -148,7 +148,8 @@ def test_the_end_of_a_lesson_opens_the_next_one_without_a_dialog(page, serve, tm
     link = nbformat.v4.new_markdown_cell(following(LessonTree.at(ROOT), LESSON))
     for lesson, cells in ((LESSON, [link]), (after, [])):
         (tmp_path / "notebooks" / lesson).mkdir(parents=True)
-        notebook = nbformat.v4.new_notebook(cells=cells)
+        kernel = {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}
+        notebook = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
         nbformat.write(notebook, tmp_path / "notebooks" / lesson / f"{lesson}.ipynb")
     address, _ = serve(tmp_path)
     page.goto(f"{address}/?token={TOKEN}")

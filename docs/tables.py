@@ -88,7 +88,7 @@ def first_screen() -> str:
 A small translator reads German letters and writes English words. Its *attention* gives every letter
 a weight for each word, and the arcs lead to the letters with large weights.
 
-The course is for everyone who knows Python and some linear algebra. Its core takes about 15 hours.
+The course is for everyone who knows Python and some linear algebra. Its core takes about 17 hours.
 {where}
 
 ```sh

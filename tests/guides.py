@@ -81,7 +81,7 @@ def reason_for(command):
 
 def copy_of_the_course(folder):
     """Copy the course without its history to a folder that is writable."""
-    ignored = shutil.ignore_patterns("__pycache__", ".*", "demo", "_site", "browser")
+    ignored = shutil.ignore_patterns("__pycache__", ".*", "_site", "browser")
     for part in ("course_lib", "tests", "solutions", "notebooks", "docs"):
         shutil.copytree(ROOT / part, folder / part, ignore=ignored)
     for name in (

@@ -44,7 +44,7 @@ def rotary_embedding(
     in_double = {"dtype": torch.float64, "device": x.device}
     positions = torch.arange(offset, offset + num_positions, **in_double)
     rates = base ** (torch.arange(0, d, 2, **in_double) / -d)  # (d / 2)
-    angles = torch.outer(positions, rates)  # (num_positions, d / 2)
+    angles = positions[:, None] * rates  # (num_positions, d / 2)
     cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
     first, second = x[..., 0::2], x[..., 1::2]
     turned = first * cos - second * sin, first * sin + second * cos

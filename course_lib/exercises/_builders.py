@@ -129,23 +129,19 @@ class Model:
 
     id: str
     model: Callable
-    fails: bool
     twins: tuple[Callable, ...]
 
     def says(self, fact: str, question: str) -> Mistake:
         """Return the mistake with the fact in one or two sentences and one question."""
-        return Mistake(self.id, self.model, fact, question, self.fails, self.twins)
+        return Mistake(self.id, self.model, fact, question, self.twins)
 
 
-def mistake(
-    id: str, model: Callable, *, fails: bool = False, twins: tuple[Callable, ...] = ()
-) -> Model:
+def mistake(id: str, model: Callable, *, twins: tuple[Callable, ...] = ()) -> Model:
     """Make a known mistake: `mistake("transposed", lambda q, k: k @ q.mT).says("...", "...?")`.
 
     Args:
         id: name used in messages, tests and class reports.
         model: function or class with the exercise's signature that makes this mistake.
-        fails: whether the model raises an error on some of the plain problems.
         twins: other models of the same mistake.
     """
-    return Model(id, model, fails, twins)
+    return Model(id, model, twins)

@@ -37,7 +37,6 @@ class Mistake:
         model: function or class with the exercise's signature that makes this mistake.
         message: the fact, in one or two sentences.
         hint: one question or pointer.
-        fails: the mistake is, or causes, an error on some of the plain probes.
         twins: other models of the same mistake.
         changes: the steps of a correct model that `model` changes, by name.
         build: makes a model from changed steps. Mistakes that share it are tried in pairs.
@@ -47,7 +46,6 @@ class Mistake:
     model: Callable
     message: str
     hint: str
-    fails: bool = False
     twins: tuple[Callable, ...] = ()
     changes: Mapping[str, object] = field(default_factory=dict)
     build: Callable[[Mapping[str, object]], Callable] | None = None

@@ -171,7 +171,7 @@ def ask_about_each(target, probe, args, kwargs):
     rest = [value for name, value in args.items() if not name.startswith("object_")]
     given = [rest, *([value.clone() for value in rest] for _ in objects[1:])]
     # The inputs decide which object comes first, so that answers in turn are wrong half the time.
-    first = zlib.crc32(rest[0].detach().contiguous().numpy().tobytes()) % len(objects)
+    first = zlib.crc32(rest[0].detach().cpu().contiguous().numpy().tobytes()) % len(objects)
     order = [*range(first, len(objects)), *range(first)]
     results = {i: target(objects[i], *given[i], **kwargs) for i in order}
     return tuple(results[i] for i in range(len(objects)))

@@ -24,7 +24,6 @@ class Row(NamedTuple):
     id: str
     changes: Mapping[str, object]
     twins: tuple[Mapping[str, object], ...] = ()
-    fails: bool = False
     fact: str = ""
     question: str = ""
 
@@ -54,9 +53,7 @@ def known(
     def mistake(row: Row) -> Mistake:
         said = (words or {}).get(row.id, (row.fact, row.question))
         twins = tuple(base.answer(changes) for changes in row.twins if has(changes))
-        return Mistake(
-            row.id, base.answer(row.changes), *said, row.fails, twins, row.changes, base.answer
-        )
+        return Mistake(row.id, base.answer(row.changes), *said, twins, row.changes, base.answer)
 
     shared = [row for row in SHARED if has(row.changes) and row.id not in without]
     return tuple(mistake(row) for row in (*own, *shared))
@@ -367,7 +364,6 @@ SHARED = (
             {"align": lambda self, scores, lens: lens.reshape(len(lens), -1, 1)},
             {"align": no_axis_for_heads},
         ),
-        fails=True,
     ).says(
         "Your mask from the lengths lacks an axis, for queries or for heads. Broadcasting lines up "
         "its batch axis with one of these. Depending on the sizes, that can cause an error, a "

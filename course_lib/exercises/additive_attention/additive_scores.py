@@ -112,15 +112,13 @@ EXERCISE = Exercise(
             "term.",
             "Does the tanh come before or after the sum of query and key?",
         ),
-        mistake("not_paired", _scores(lambda q, k, w_v: torch.tanh(q + k) @ w_v), fails=True).says(
+        mistake("not_paired", _scores(lambda q, k, w_v: torch.tanh(q + k) @ w_v)).says(
             "You add the projections without new axes, so queries and keys share one axis. Each "
             "query must meet every key.",
             "What is the shape of a sum with one entry for every query, every key and every "
             "feature?",
         ),
-        mistake(
-            "weights_not_transposed", _projected(lambda w_q, w_k: (w_q.mT, w_k.mT)), fails=True
-        ).says(
+        mistake("weights_not_transposed", _projected(lambda w_q, w_k: (w_q.mT, w_k.mT))).says(
             "You multiply by w_q and w_k without a transpose, but their rows belong to hidden "
             "features and their columns to the features of queries and keys.",
             "Over which size does each of the two products sum, and which axis of w_q and of w_k "

@@ -72,7 +72,7 @@ EXERCISE = Exercise(
             "column can mix several keys.",
             both.NOT_TURNED,
         ),
-        mistake("not_transposed", _scores(lambda keys: keys), fails=True).says(
+        mistake("not_transposed", _scores(lambda keys: keys)).says(
             "You multiply queries and keys without a transpose. The sum then runs over the keys "
             "instead of the features, and the sizes may not match.",
             "Which sizes meet in the middle of (n, d) times (m, d), and which have to?",
@@ -80,7 +80,6 @@ EXERCISE = Exercise(
         mistake(
             "only_three_axes",
             lambda queries, keys: torch.einsum("bnd,bmd->bnm", queries, keys),
-            fails=True,
             twins=(
                 _scores(lambda keys: keys.transpose(1, 2)),
                 lambda queries, keys: torch.bmm(queries, keys.transpose(1, 2)),
@@ -108,7 +107,6 @@ EXERCISE = Exercise(
                 lambda queries, keys: queries.mT @ keys.mT,
                 lambda queries, keys: keys.mT @ queries,
             ),
-            fails=True,
         ).says(
             "Each query must be a row of the left factor. You transpose it or put it on the right.",
             "Which sizes meet in the middle of (n, d) times (d, m)?",

@@ -68,10 +68,10 @@ EXERCISE = Exercise(
         **both.OUT_OF_TORCH,
     },
     mistakes=(
-        mistake(
-            "only_three_axes", lambda a, b: torch.einsum("bnk,bkm->bnm", a, b), fails=True
-        ).says(*both.ONLY_THREE_AXES),
-        mistake("entry_by_entry", lambda a, b: a * b, fails=True).says(
+        mistake("only_three_axes", lambda a, b: torch.einsum("bnk,bkm->bnm", a, b)).says(
+            *both.ONLY_THREE_AXES
+        ),
+        mistake("entry_by_entry", lambda a, b: a * b).says(
             "You multiply entry by entry. In a matrix product, each row of `a` meets each column "
             "of `b`.",
             "Over which index does the sum of a matrix product run?",

@@ -69,7 +69,7 @@ EXERCISE = Exercise(
             "Each entry holds only the last of its k products.",
             "Does the innermost loop add to the entry (`+=`) or overwrite it (`=`)?",
         ),
-        mistake("indices_of_b_swapped", _indices_of_b_swapped, fails=True).says(
+        mistake("indices_of_b_swapped", _indices_of_b_swapped).says(
             "The two indices of `b` are swapped, which is the product with b transposed.",
             "Which index of `b[item, ..., ...]` is the one that you sum over: the first or the "
             "second after the item?",

@@ -126,9 +126,7 @@ EXERCISE = Exercise(
     probes=_probes,
     comparisons={"near_best": _near_best},
     mistakes=(
-        mistake(
-            "gradient_cut", _failing(lambda leaf: torch.tensor(leaf.item()).backward()), fails=True
-        ).says(
+        mistake("gradient_cut", _failing(lambda leaf: torch.tensor(leaf.item()).backward())).says(
             "The backward pass has nothing to follow: autograd recorded no path from the tensor it "
             "starts at to one that requires a gradient.",
             "Which tensor should require a gradient, and what cuts it off (such as `.item()`, "

@@ -61,9 +61,7 @@ EXERCISE = Exercise(
     probes=_probes,
     no_loops=True,
     mistakes=(
-        mistake(
-            "elementwise_only", lambda queries, keys: (queries - keys).square().sum(-1), fails=True
-        ).says(
+        mistake("elementwise_only", lambda queries, keys: (queries - keys).square().sum(-1)).says(
             "In your code, queries and keys share one axis. Each query must meet every key.",
             "What shapes must queries and keys have so that broadcasting gives (n, m, d)?",
         ),

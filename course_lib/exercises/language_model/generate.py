@@ -212,7 +212,7 @@ _MISTAKES = (
         "Long texts lack their beginning: you drop the tokens that leave the context.",
         "Which of the two is as long as the context: what the model reads, or what you return?",
     ),
-    mistake("zero_not_treated", _model(choose=_draw), fails=True).says(
+    mistake("zero_not_treated", _model(choose=_draw)).says(
         "At temperature 0 you divide the logits by 0.",
         "Which token comes next when the likeliest one is certain?",
     ),

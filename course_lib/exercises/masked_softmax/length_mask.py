@@ -78,7 +78,6 @@ EXERCISE = Exercise(
         mistake(
             "only_one_length_per_item",
             _compared(lambda at, lens: at < lens[..., 0][:, None]),
-            fails=True,
         ).says(
             "One length per item works, but lengths of shape (batch, num_queries) can fail.",
             "Where must the new axis go so that keys come last, whatever the number of axes?",

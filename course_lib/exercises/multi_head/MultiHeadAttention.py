@@ -211,7 +211,7 @@ _OWN = (
         "The merged heads are returned as they are: `W_o` is never used.",
         "Which layer mixes the heads' results?",
     ),
-    Row("item_mask_read_as_head_mask", {"own": Softmax.own}, fails=True).says(
+    Row("item_mask_read_as_head_mask", {"own": Softmax.own}).says(
         "A mask (batch, n, m) meets scores (batch, num_heads, n, m), so its batch axis is aligned "
         "with the heads. Depending on the sizes, that can raise an error or give head i the mask "
         "of item i.",

@@ -97,7 +97,7 @@ EXERCISE = Exercise(
             "pair must have the same angle.",
             "What are the exponents of columns 0 and 1?",
         ),
-        mistake("odd_size_fails", _for_even_sizes, fails=True).says(
+        mistake("odd_size_fails", _for_even_sizes).says(
             "Your code fails for `embed_dim` = 3: an odd number needs one more sine than cosines.",
             "Of five columns, how many are in `encoding[:, 1::2]`?",
         ),

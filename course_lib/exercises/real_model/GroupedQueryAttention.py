@@ -57,6 +57,8 @@ def _worked() -> Given:
 
 def _probes(rng) -> list[Probe]:
     problem = functools.partial(_problem, rng)
+    means: Given = problem(2, 5, (4, 2, 2), (2, 2, 1))
+    means["state"]["W_q.weight"][:] = 0.0
     large = problem(1, 3, (2, 1, 2))
     large["x"].data[:] = 512 * in_eighths(large["x"].data)
     for name, weight in large["state"].items():
@@ -72,7 +74,7 @@ def _probes(rng) -> list[Probe]:
             "i // (h / g), and W_o must read the heads side by side."
         ),
         case("one_group", **problem(2, 4, (3, 1, 4))).says(_WHOLE),
-        case("as_many_groups", **problem(2, 5, (3, 3, 2))).says(_WHOLE),
+        case("as_many_groups", **problem(2, 5, (3, 3, 4), base=20.0)).says(_WHOLE),
         case("two_groups", **problem(3, 5, (4, 2, 4))).says(_WHOLE),
         case("base", **problem(2, 7, (4, 2, 6), base=30.0)).says(
             "`base` must reach the rotation of queries and keys."
@@ -80,6 +82,10 @@ def _probes(rng) -> list[Probe]:
         case("token_by_token", **problem(2, 4, (4, 2, 4), (1, 1, 1, 1))).says(_CACHED),
         case("prompt_first", **problem(1, 6, (4, 2, 4), (4, 1, 1))).says(_CACHED),
         case("pieces", **problem(2, 7, (6, 3, 2), (2, 4, 1), base=40.0)).says(_CACHED),
+        case("equal_scores", **means).says(
+            "If all scores are 0, position i must get the mean of the values of positions j <= i, "
+            "those in the cache included."
+        ),
         case("two_texts", **in_turn).says(
             "Two texts that are read in turn, each with its own cache, must not affect each other, "
             "nor must calls without a cache."

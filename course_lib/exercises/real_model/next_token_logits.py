@@ -81,6 +81,7 @@ def _probes(rng) -> list[Probe]:
         case("three_blocks", **problem(2, 6, 3)).says(_BLOCKS),
         case("token_by_token", **problem(2, 4, 2, (1, 1, 1, 1))).says(_PIECES),
         case("prompt_first", **problem(1, 6, 3, (4, 1, 1))).says(_PIECES),
+        case("equal_norms", **problem(2, 5, 2, (2, 2, 1), norm_=1.0)).says(_PIECES),
         edge("one_token", **problem(3, 1, 2)).says("A text may have a single token."),
         edge("int32", **problem(2, 3, 2, dtype="int32")).says("The tokens may be int32."),
         edge("one_piece", **problem(2, 3, 1, (3,))).says(_PIECES),

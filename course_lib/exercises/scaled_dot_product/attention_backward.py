@@ -104,7 +104,6 @@ EXERCISE = Exercise(
             "not_transposed",
             _backward(transpose=False),
             twins=(_backward(of_values=torch.matmul),),
-            fails=True,
         ).says(
             "The gradients of the keys and of the values need dS and the weights transposed, "
             "because key j collects from all queries i. You leave out at least one transpose.",

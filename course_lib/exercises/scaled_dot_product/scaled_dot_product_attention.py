@@ -115,7 +115,7 @@ def _gradients(rng) -> list[Probe]:
 
 
 _OWN = (
-    Row("only_three_axes", {"product": lambda self, q, k: q @ k.transpose(1, 2)}, fails=True).says(
+    Row("only_three_axes", {"product": lambda self, q, k: q @ k.transpose(1, 2)}).says(
         "You swap axes 1 and 2 of the keys, which are the last two only if there are three axes.",
         "How do you name the last two axes, however many come before them?",
     ),

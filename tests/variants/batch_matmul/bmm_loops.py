@@ -136,7 +136,7 @@ def several_faults(faults):
     def bmm_loops(a, b):
         batch, n, k = a.shape
         dtype = torch.float32 if "default_dtype" in faults else a.dtype
-        out = torch.zeros(batch, n, b.shape[2], dtype=dtype)
+        out = a.new_zeros(batch, n, b.shape[2], dtype=dtype)
         for x, i, j in itertools.product(*map(range, out.shape)):
             matrix = b[0] if "first_b" in faults else b[x]
             products = a[x, i] * matrix[:, j]

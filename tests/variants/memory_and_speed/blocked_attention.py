@@ -94,7 +94,7 @@ def stepwise(
     last=lambda top, total: top + total.log(),
 ):
     m = k.shape[-2]
-    top = torch.full((*q.shape[:-1], 1), -math.inf, dtype=q.dtype)
+    top = q.new_full((*q.shape[:-1], 1), -math.inf)
     total, out = torch.zeros_like(top), q.new_zeros(*q.shape[:-1], v.shape[-1])
     for a in range(0, stop(m, block_size), block_size):
         piece = slice(a, a + block_size)

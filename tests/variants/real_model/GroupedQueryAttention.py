@@ -216,19 +216,25 @@ class DeviceForgotten(Almost):
         super().__init__(embed_dim, num_heads, num_groups, base, device=device)
 
 
-@faulty("offset", "mask", "groups", "base")
+@faulty("offset", "groups", "base")
 def slips_of_a_module(faults):
     class Slips(Almost):
         def offset(self, cache):
             return 0 if "offset" in faults else super().offset(cache)
-
-        def mask(self, n, m):
-            return torch.ones(n, m).tril() > 0 if "mask" in faults else super().mask(n, m)
 
         def attend(self, q, k, v, mask):
             return (tiled if "groups" in faults else Almost.attend)(self, q, k, v, mask)
 
         def turn(self, x, offset):
             return rotary_embedding(x, offset, 10000.0 if "base" in faults else self.base)
+
+    return Slips
+
+
+@faulty("mask", "base")
+def slips_of_a_mask(faults):
+    class Slips(slips_of_a_module(faults)):
+        def mask(self, n, m):
+            return torch.ones(n, m).tril() > 0 if "mask" in faults else super().mask(n, m)
 
     return Slips

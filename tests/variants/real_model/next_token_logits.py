@@ -90,7 +90,7 @@ def first_block_alone(model, tokens, caches=None):
     return model.norm(x) @ model.tokens.weight.T
 
 
-@faulty("no last norm", "no cache", "norms")
+@faulty("no cache", "norms")
 def in_several_ways(faults):
     def logits(model, tokens, caches=None):
         x = model.tokens(tokens)
@@ -99,7 +99,6 @@ def in_several_ways(faults):
             x = x + block.attention(block.norm_1(x), cache)
             norm = block.norm_1 if "norms" in faults else block.norm_2
             x = x + block.feed_forward(norm(x))
-        x = x if "no last norm" in faults else model.norm(x)
-        return x @ model.tokens.weight.T
+        return model.norm(x) @ model.tokens.weight.T
 
     return logits

@@ -74,7 +74,7 @@ def with_faults(faults):
         w = weights_of(query, keys)
         mean = torch.zeros_like(query) if "not_centred" in faults else w @ keys
         dtype = torch.float32 if "filled_in_float32" in faults else query.dtype
-        jacobian = torch.zeros(len(query), len(query), dtype=dtype)
+        jacobian = query.new_zeros(len(query), len(query), dtype=dtype)
         for weight, key in zip(w, keys):
             jacobian += weight * torch.outer(key - mean, key - mean)
         return jacobian if "no_root" in faults else jacobian / math.sqrt(len(query))

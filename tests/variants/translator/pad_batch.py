@@ -75,8 +75,8 @@ def slips(faults):
         longest = max(len(s) for s in sequences)
         filled = 0 if "zero" in faults else pad
         rows = [F.pad(s, (0, longest - len(s)), value=filled) for s in sequences]
-        lens = torch.tensor([len(s) for s in sequences])
         tokens = torch.stack(rows)
+        lens = torch.tensor([len(s) for s in sequences], device=tokens.device)
         if "guessed" in faults:
             lens = (tokens != pad).sum(dim=1)
         return tokens.squeeze() if "squeezed" in faults else tokens, lens

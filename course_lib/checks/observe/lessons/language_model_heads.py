@@ -160,7 +160,9 @@ def _seen(model, tokens, trained=False):
 
 def _is_changed(part):
     now = [weight.cpu() for weight in part.W_o.parameters()]
-    return len(now) != len(part.original) or not all(map(torch.equal, now, part.original))
+    return len(now) != len(part.original) or not all(
+        torch.equal(one, other.cpu()) for one, other in zip(now, part.original, strict=True)
+    )
 
 
 def _after_a_step(model, tokens, logits, layer):

@@ -239,3 +239,19 @@ WRONG_VALUES = [
 def test_what_breaks_a_rule_is_refused_with_the_rule(error, call, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_a_call_is_checked_unless_one_like_it_passed():
+    A.length_mask(torch.tensor([2]), 3)
+    with pytest.raises(ValueError, match="valid_lens"):
+        A.length_mask(torch.tensor([9]), 3)
+    scores, mask = torch.zeros(1, 2, 4, 4), torch.ones(1, 2, 4, 4, dtype=torch.bool)
+    for given in ({}, {"mask": mask}) * 2:
+        A.masked_softmax(scores, **given)
+    for wrong in (mask[:, :, :, :3], mask.expand(2, 2, 4, 4), mask.float()):
+        with pytest.raises((ValueError, TypeError), match="mask"):
+            A.masked_softmax(scores, mask=wrong)
+    x = torch.zeros(1, 4, 8)
+    A.MultiHeadAttention(8, 2)(x, x, x, mask=mask)
+    with pytest.raises(ValueError, match="mask"):
+        A.MultiHeadAttention(8, 4)(x, x, x, mask=mask)

@@ -22,13 +22,14 @@ from course_lib.models.pretrained import SmolLM2, smollm2
 
 PROMPTS, NUM_TOKENS, ROUNDS = (12, 500), 16, 5
 _PEAK = """
+import sys
 import torch
 from course_lib.attention import KVCache
 from course_lib.benchmarks import peak_memory
 from course_lib.models.pretrained import smollm2
 model = smollm2()
 with torch.no_grad():
-    model(torch.arange(100, 600)[None], [KVCache() for _ in model.blocks])
+    model(torch.arange(100, 100 + int(sys.argv[1]))[None], [KVCache() for _ in model.blocks])
 print(peak_memory())
 """
 
@@ -57,9 +58,11 @@ def measure(*, tell: Callable[[str], None] = lambda line: None) -> dict[str, Any
         measured[f"prompt_of_{length}"] = _writing(ours, theirs, length)
     if sys.platform == "linux":
         tell("measuring memory in a process of its own")
-        command = [sys.executable, "-c", _PEAK]
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
-        measured["peak_memory_gb"] = round(json.loads(done.stdout) / 1e9, 2)
+        for length in PROMPTS:
+            command = [sys.executable, "-c", _PEAK, str(length)]
+            done = subprocess.run(command, check=True, capture_output=True, text=True)
+            peak = round(json.loads(done.stdout) / 1e9, 2)  # loading included
+            measured[f"prompt_of_{length}"]["peak_memory_gb"] = peak
     return measured
 
 

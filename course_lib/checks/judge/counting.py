@@ -56,10 +56,11 @@ _BUILTINS = re.compile(
 _DUNDER = re.compile(r"__(?!(main|file)__)\w+")
 _OPERATORS = "add|sub|mul|matmul|truediv|floordiv|mod|pow|and|or|xor"
 _PLAIN_DUNDER = re.compile(
-    rf"__(i|r)?({_OPERATORS})__|__(abs|all|bool|call|class|contains|doc|enter|eq|exit|float|future"
+    rf"__(i|r)?({_OPERATORS})__|__(abs|all|bool|call|contains|doc|enter|eq|exit|float|future"
     r"|ge|getitem|gt|hash|init|int|invert|iter|le|len|lt|name|ne|neg|next|post_init|repr|setitem"
     r"|slots|str|version)__"
 )
+_SHOWING = {"print", "isinstance"}
 _MAGIC = re.compile(
     r"get_ipython\(\)\.(run_line_magic\('(matplotlib', '\w*|pip', 'install [^`$;|&]*)'\)"
     r"|system\('(python3? -m )?pip3? install [^`$;|&]*'\)|run_cell_magic\('(html|latex)', .*\))",
@@ -117,6 +118,8 @@ def _suspects(tree: ast.Module, replaced: Collection[str]) -> Iterator[int]:
     renamed = {n.asname or n.name for n in nodes if isinstance(n, ast.alias)}
     renamed |= {n.name for n in nodes if isinstance(n, ast.ExceptHandler | ast.MatchAs) and n.name}
     own = defined - stored - given - renamed
+    if _SHOWING & (defined | stored | given | renamed):
+        yield 1
     private = {n.attr for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, _STORE)}
     private = (private | defined | stored) - _REACHING
     themselves = {id(name) for name in _first_parameters(nodes)}
@@ -185,13 +188,19 @@ def _first_parameters(nodes: Sequence[ast.AST]) -> Iterator[ast.Name]:
 
 def _harmless(node: ast.AST, themselves: set[int], replaced: Collection[str]) -> Iterator[ast.AST]:
     """Yield parts that are harmless within this expression but would be suspicious alone."""
+    for part in _only_shown(node):
+        match part:
+            case ast.Call(func=ast.Name("type") as kind, args=[_], keywords=[]):
+                yield kind
+            case ast.Attribute(attr="__class__"):
+                yield part
     match node:
         case ast.Attribute(value=ast.Name("os" | "sys"), ctx=ast.Load()):
             if _OF_OS_AND_SYS.fullmatch(ast.unparse(node)):
                 yield node.value
         case ast.Call(func=ast.Attribute(value=ast.Name("re"), attr="compile")):
             yield node.func
-        case ast.Call(func=ast.Name("type" | "wraps") as function, args=[_], keywords=[]):
+        case ast.Call(func=ast.Name("wraps") as function, args=[_], keywords=[]):
             yield function
         case ast.Call(func=ast.Attribute(attr="wraps") as function, args=[_], keywords=[]):
             yield function
@@ -217,6 +226,20 @@ def _harmless(node: ast.AST, themselves: set[int], replaced: Collection[str]) ->
             code = _OPTIONS.sub("", code, count=1)
             if _MAGIC.fullmatch(text) or (timed and not touches(code, replaced)):
                 yield start
+
+
+def _only_shown(node: ast.AST) -> Sequence[ast.expr | None]:
+    """Return expressions that are only compared or printed. The type of a class can make others."""
+    match node:
+        case ast.Compare(left=left, comparators=others):
+            return [left, *others]
+        case ast.Attribute(value=of, attr="__name__"):
+            return [of]
+        case ast.FormattedValue(value=of) | ast.Assert(msg=of):
+            return [of]
+        case ast.Call(func=ast.Name(id=name), args=given) if name in _SHOWING:
+            return given
+    return []
 
 
 def _is_plain(name: ast.expr) -> bool:

@@ -381,6 +381,32 @@ def are_different(one, other):
     return not np.allclose(one.data, other.data, rtol=0.02, atol=0.02, equal_nan=True)
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSR:UserWarning")
+def test_what_cannot_be_read_safely_has_no_numbers_and_is_described():
+    shrunk, compressed = torch.ones(500), torch.eye(3).to_sparse_csr()
+    shrunk.untyped_storage().resize_(8)
+    outside = np.lib.stride_tricks.as_strided(np.ones((4, 4))[1:], (3, 5))
+    unsafe = shrunk, compressed, torch.eye(3).to_sparse(), torch._to_functional_tensor(shrunk)
+    for value in (*unsafe, outside):
+        recorded = record(value)
+        assert recorded.kind == "unreadable" and recorded.data is None
+    assert record(outside).type_name == "numpy.ndarray that reaches beyond its memory"
+    assert record(compressed).type_name == "torch.Tensor with the layout torch.sparse_csr"
+    windows = np.lib.stride_tricks.sliding_window_view(np.ones((4, 6)), 3, axis=1)[::-1]
+    assert record(windows).numbers.shape == (4, 4, 3)
+    assert record(torch.ones(7)[1:].as_strided((2, 3), (1, 2))).numbers.shape == (2, 3)
+
+
+@pytest.mark.parametrize("attributes", [None, ["attention_weights"]])
+def test_a_sparse_tensor_with_the_right_numbers_loses_points(attributes):
+    def sparse(x):
+        return torch.as_tensor(x).detach().to_sparse()
+
+    answer, _ = damaged(right_answer("DotProductAttention"), sparse, attributes)
+    report = grade("DotProductAttention", answer)
+    assert report.score < 1.0 and "torch.sparse_coo" in report.text()
+
+
 RETURNS_NOTHING = ("load_into_torch",)  # it fills a module, so its result is ignored
 
 

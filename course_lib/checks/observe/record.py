@@ -79,6 +79,8 @@ def _record(value, depth) -> Recorded:
     if kind in (torch.Tensor, torch.nn.Parameter):
         return _record_tensor(value)
     if kind is np.ndarray:
+        if not _lies_in_its_memory(value):
+            return Recorded("unreadable", f"{name} that reaches beyond its memory")
         is_plain = value.dtype.kind in "biufc" and value.itemsize <= _MAX_BYTES
         data = np.array(value) if is_plain and value.size <= _MAX_NUMBERS else None
         return Recorded("array", "numpy.ndarray", str(value.dtype), value.shape, "cpu", False, data)
@@ -106,12 +108,27 @@ def _record(value, depth) -> Recorded:
 
 
 def _record_tensor(value) -> Recorded:
+    if value.layout is not torch.strided:  # to_dense() trusts the indices, and may crash
+        return Recorded("unreadable", f"torch.Tensor with the layout {value.layout}")
     dtype = str(value.dtype).removeprefix("torch.")
     shape, device = tuple(value.shape), str(value.device.type)
     data = None
     if value.numel() <= _MAX_NUMBERS and device != "meta":
         plain = value.detach().to("cpu")
-        plain = plain.to_dense() if plain.layout is not torch.strided else plain
+        last = sum((n - 1) * step for n, step in zip(shape, plain.stride(), strict=True))
+        end = (plain.storage_offset() + last + 1) * plain.itemsize
+        memory = plain.untyped_storage()
+        if plain.numel() and not (memory.data_ptr() and end <= memory.nbytes()):
+            return Recorded("unreadable", "torch.Tensor that reaches beyond its memory")
         plain = plain.float() if plain.dtype in (torch.bfloat16, torch.float16) else plain
         data = np.array(plain.resolve_conj().resolve_neg().numpy())
     return Recorded("tensor", "torch.Tensor", dtype, shape, device, value.requires_grad, data)
+
+
+def _lies_in_its_memory(array) -> bool:
+    """Return whether no entry lies outside the array that a view such as `as_strided` is of."""
+    first = base = array
+    while (base := getattr(base, "base", None)) is not None:
+        first = base if type(base) is np.ndarray else first
+    (low, high), (start, end) = map(np.lib.array_utils.byte_bounds, (array, first))
+    return array.size == 0 or (start <= low and high <= end)

@@ -20,6 +20,7 @@ from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.observe.call import materialise
 from course_lib.checks.observe.lessons.broken_modules import BUGS, INVARIANTS, Sound
 from course_lib.checks.observe.lessons.hidden_modules import HIDDEN, build
+from course_lib.checks.observe.scenarios import BUILDERS, without_last_digits
 from course_lib.exercises._student_tests import DESCRIBED
 from course_lib.exercises.bug_hunt.broken_invariants import GROUPS
 from course_lib.notebook import hunt, own_library
@@ -130,6 +131,18 @@ def test_each_module_breaks_what_the_oracle_says_and_nothing_else(name):
     judged = set(JUDGED if name in HIDDEN else INVARIANTS)
     broken = {what for what in judged if not globals()[what](kind, module)}
     assert broken == set(oracle.BROKEN[name]) & judged
+
+
+def test_a_hidden_module_does_not_tell_which_one_it_is():
+    sizes, seen = {"embed_dim": 6, "num_heads": 2, "seed": 1, "dtype": torch.float64}, set()
+    nudge = {"of": "order", "amount": 0.0, "direction": [1.0] * 6}
+    for name in ["sound", "nudged", "rounding", *BUGS, *HIDDEN]:
+        options = {"name": name, **sizes, **(nudge if name == "nudged" else {})}
+        shown = BUILDERS["attention_module"](**options)
+        same = without_last_digits(build(**options)(*INPUTS, LENS))
+        assert torch.allclose(shown(*INPUTS, LENS), same, 0, 0, equal_nan=True)
+        seen.add((type(shown).__qualname__, type(shown).__mro__[1:], *vars(shown)))
+    assert len(seen) == 1
 
 
 def test_every_bird_has_one_answer_of_the_list_and_is_in_a_group_that_counts_as_a_whole():

@@ -124,6 +124,20 @@ def outputs(slug: str) -> dict[str, str]:
     }
 
 
+def frames_of(slug: str, cell_id: str) -> tuple[list[str], list[dict]]:
+    """Return the options of an interactive figure's first control, and its recorded pictures."""
+    notebook = nbformat.read(ROOT / "solutions" / slug / f"{slug}.ipynb", as_version=4)
+    (shown,) = (cell for cell in notebook.cells if cell.id == cell_id)
+    (page,) = (
+        page
+        for output in shown.outputs
+        if "data-live" in (page := output.get("data", {}).get("text/html", ""))
+    )
+    data = json.loads(re.findall(r'class="live">(.*?)</script>', page)[0])
+    pictures = json.loads(gzip.decompress(base64.b64decode(data["frames"])))
+    return data["controls"][0]["options"], pictures
+
+
 def numbers(text: str) -> list[float]:
     """Return the numbers in a text."""
     return [float(number) for number in re.findall(r"\d+(?:\.\d+)?", text)]
@@ -162,17 +176,31 @@ def test_lesson_11_says_what_its_stored_times_show():
     assert without[-1] > 5 * without[0] and cached[-1] < 3 * cached[0]
 
 
+def test_lesson_11_says_what_its_stored_counts_and_texts_show():
+    cells = outputs("11_real_model")
+    capitals = cells["it-runs-6"].splitlines()
+    failed = [line.split()[0] for line in capitals if "the capital of" in line]
+    assert failed == ["Egypt", "Poland"] and capitals[-1] == "8 of 10"
+    counts = re.findall(r"off: (.*?) +(\d+) of 20", cells["the-password-4"])
+    assert counts == [("none", "20"), ("the eight", "0"), ("eight others", "20")]
+    sinks = cells["sinks-2"]
+    assert "88 of 270 heads" in sinks
+    hidden = re.findall(r"token +(\d+) .* loss \+0\.(\d\d)", sinks)
+    assert dict(hidden)["0"] == dict(hidden)["5"] == "07"
+
+
+def test_lesson_11_says_what_its_recorded_passwords_show():
+    options, frames = frames_of("11_real_model", "the-password-2")
+    written = [re.findall(r"It writes: +(\w+)", frame["alt"])[0] for frame in frames]
+    passwords = ["7K2QX9", "7272", "7K2QX9"]
+    assert (options, written) == (["none", "the eight", "eight others"], passwords)
+    strongest = re.findall(r"(\w+) looks most at (\w+)", frames[0]["alt"])
+    assert len(strongest) == 7 and all(token.lower() == seen.lower() for token, seen in strongest)
+
+
 def test_lesson_10_says_what_its_model_wrote_while_it_learned():
-    notebook = nbformat.read(ROOT / "solutions/10_language_model/10_language_model.ipynb", 4)
-    (trained,) = (cell for cell in notebook.cells if cell.id == "exercise-generate-3")
-    (page,) = (
-        page
-        for output in trained.outputs
-        if "data-live" in (page := output.get("data", {}).get("text/html", ""))
-    )
-    data = json.loads(re.findall(r'class="live">(.*?)</script>', page)[0])
-    frames = json.loads(gzip.decompress(base64.b64decode(data["frames"])))
-    steps = [int(step) for step in data["controls"][0]["options"]]
+    options, frames = frames_of("10_language_model", "exercise-generate-3")
+    steps = list(map(int, options))
     written = [frame["alt"].rpartition("One morning")[2] for frame in frames]
     told = "".join(story.text for story in stories(2000, seed=0))
     frequent = {letter for letter, _ in Counter(told.lower()).most_common(12)}

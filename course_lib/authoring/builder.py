@@ -148,7 +148,7 @@ def _build_lesson(course, slug, notebook, lines, force: bool, say: Progress) -> 
 
 
 def changed_notebooks(course: LessonTree, slug: str) -> list[str]:
-    """Return the paths of a lesson's notebooks that somebody edited or ran since the build."""
+    """Return the paths of a lesson's notebooks that were edited or run since the build."""
     names = _digests(course).get(slug, {}).get("release", {})
     edited = [name for name in names if _is_edited(course, slug, name)]
     source = [course.relative(course.solution(slug))] * source_is_changed(course, slug)

@@ -23,7 +23,7 @@ DIGESTS = f"{SOLUTIONS}/{FILE}"
 class Made:
     """The result of `init`: the files that it wrote, and those that it did not change.
 
-    `changed` lists notebooks that somebody edited or ran in the clone. The class got the originals,
+    `changed` lists notebooks that were edited or run in the clone. The class got the originals,
     except of source notebooks, `sources`, whose outputs only a build could make again.
     """
 

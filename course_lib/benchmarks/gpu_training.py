@@ -145,7 +145,7 @@ def seconds_per_step(training: Training, device: Device, steps: int) -> float:
 
     hook = register_optimizer_step_post_hook(after_a_step)
     try:
-        # Without a terminal, there is no progress bar, which would take time.
+        # Drawing a progress bar would take time. None is drawn where stderr is not a terminal.
         with contextlib.redirect_stderr(io.StringIO()), _threads_kept():
             training.run(device, WARM_UP + steps)
     finally:

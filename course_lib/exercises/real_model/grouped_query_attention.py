@@ -22,7 +22,7 @@ from course_lib.exercises._builders import (
 )
 
 _GROUPS = "Head i must use the keys and values of group i // (h / g)."
-_EMPTY = "A query that may attend to no key must get zeros."
+_EMPTY = "A query with no allowed key must get zeros."
 _UNEVEN = "If the groups do not divide the heads evenly, the call must raise a ValueError."
 
 
@@ -140,7 +140,7 @@ def _gradients(rng) -> list[Probe]:
             args=_drawn(rng, 1, 2, 1, 2, 3, 1, 2, requires_grad=True),
             by_name={"mask": masked},
             grad_outputs=rng.normal(0, 1, (1, 2, 2, 2)),
-        ).says("A query without keys must get gradient 0 and not turn the others into NaN."),
+        ).says("A query with no allowed key must get gradient 0 and not turn the others into NaN."),
     ]
 
 
@@ -185,7 +185,7 @@ EXERCISE = Exercise(
     probes=lambda rng: [*_values(rng), *_masked(rng), *_edges(rng), *_gradients(rng)],
     forbidden=dict.fromkeys(
         READY_MADE_ATTENTION,
-        "You write here what `enable_gqa=True` does in torch's function. Use the course's own "
+        "Here you write what `enable_gqa=True` does in PyTorch's function. Use the course's own "
         "`scaled_dot_product_attention`, or `masked_softmax`.",
     ),
     mistakes=known(
@@ -203,8 +203,8 @@ EXERCISE = Exercise(
     ),
     hints=(
         "Write down which group each head uses for h = 6 and g = 2. Then either expand the keys "
-        "and values to h heads or fold the queries into g groups; the rest is attention as you "
-        "know it.",
+        "and values to h heads or fold the queries into g groups. The rest is ordinary "
+        "attention.",
         "`x.repeat_interleave(times, dim=1)` gives every head its own copy of its group's keys. "
         "Without copies: unflatten the axis of the heads into (groups, heads of a group), and "
         "give keys and values an axis of size 1 there. Before that, raise if the division leaves "

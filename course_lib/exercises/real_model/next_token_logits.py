@@ -122,19 +122,19 @@ EXERCISE = Exercise(
         *mistakes_of_joins(lambda joins: _model(joins=joins), 2),
         mistake("no_final_norm", _model(last=lambda model, x: x)).says(
             "The logits are made from x without the last norm.",
-            "Which vector is multiplied with those of the tokens?",
+            "Which vector do you multiply with the vectors of the tokens?",
         ),
         mistake(
             "norms_mixed_up",
             _model(norms=(2, 1)),
             twins=(_model(norms=(1, 1)), _model(norms=(2, 2))),
         ).says(
-            "At least one part reads x through the norm of the other part.",
+            "At least one part uses the norm of the other part.",
             "Which norm does each of the two formulas name?",
         ),
         mistake("caches_ignored", _model(cache_of=lambda caches, number: None)).says(
             "The caches have no effect, so each call forgets the earlier tokens.",
-            "Which call takes a cache, and do you pass it?",
+            "Which call of a block takes its cache?",
         ),
         mistake(
             "one_cache_for_all", _model(cache_of=lambda caches, number: caches and caches[0])

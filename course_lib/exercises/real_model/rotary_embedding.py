@@ -133,7 +133,7 @@ EXERCISE = Exercise(
         mistake(
             "clockwise", _model(turn=lambda first, second, angles: _turned(first, second, -angles))
         ).says(
-            "You rotate the pairs clockwise; the sines need the opposite sign.",
+            "You rotate the pairs clockwise. The sines need the opposite sign.",
             "Where does (1, 0) go in a quarter turn, counter-clockwise?",
         ),
         mistake("new_value_used_too_early", _model(turn=_turned_one_by_one)).says(
@@ -155,12 +155,12 @@ EXERCISE = Exercise(
     ),
     hints=(
         "Each pair of features is a clock hand. The first pair turns by 1 radian per position, "
-        "later ones ever more slowly; nothing else happens to a row.",
+        "and later pairs turn ever more slowly.",
         "Angles: a column of positions times a row of d/2 rates. Separate the even and the odd "
         "features, rotate them with the four products of the formula, and interleave the two "
         "results again.",
-        "One pair by hand: at position 1 the first pair (1, 0) becomes (cos 1, sin 1); at "
-        "position 0 nothing turns. Rotate all pairs at once, as even and odd columns, and put the "
-        "two back side by side: what does `torch.stack` do here that `torch.cat` does not?",
+        "Rotate one pair by hand. At position 1, the first pair (1, 0) becomes (cos 1, sin 1), and "
+        "at position 0 nothing turns. Rotate all pairs at once, as even and odd columns, and "
+        "interleave the results. What does `torch.stack` do here that `torch.cat` does not?",
     ),
 )

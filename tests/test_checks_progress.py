@@ -166,8 +166,8 @@ def test_each_lesson_has_a_bar_and_each_list_is_folded(place):
     kept.record_result(report(1.0, "correct"))
     text, page = course_lib.progress().text(), course_lib.progress().html()
     for lesson in lessons().values():
-        title = f"{lesson.number:02d} {lesson.title.partition(':')[0]}"[:27]
-        assert re.search(rf"^{title}.* [█░]{{12}} +\d of \d", text, re.MULTILINE)
+        title = f"{lesson.number:02d} {lesson.title.partition(':')[0]}"
+        assert re.search(rf"^{title}[ ★]* [█░]{{10}} +\d of \d", text, re.MULTILINE)
     assert re.search("^02 Masked softmax +█+░+ +1 of 5 +2 of 16 points$", text, re.MULTILINE)
     assert "<summary>The best result of each check" in page and "<summary>Your library as" in page
     assert page.index("Your progress") < page.index("<details")

@@ -66,13 +66,27 @@ def test_the_times_fit_their_limits_and_course_times_prints_them(course, monkeyp
     assert '"02_masked_softmax": {' in capsys.readouterr().out
 
 
-def test_lessons_01_to_08_are_short_and_lesson_02_has_few_cells(course):
-    books = {slug: assemble(course, slug)[0] for slug in SLUGS[1:9]}  # with answers and solutions
-    cells = [cell for book in books.values() for cell in book.cells]
-    texts = [cell for cell in cells if cell.cell_type == "markdown" and cell.id != "next-lesson"]
-    num_words = sum(len(cell.source.split()) for cell in texts)
-    assert 20_000 < num_words <= 27_500
+def test_lessons_are_short_and_lesson_02_has_few_cells(course):
+    books = {slug: assemble(course, slug)[0] for slug in SLUGS}  # with answers and solutions
+    num_words = []
+    for book in books.values():
+        texts = [cell for cell in book.cells if cell.cell_type == "markdown"]
+        texts = [cell.source for cell in texts if cell.id != "next-lesson"]
+        num_words.append(sum(len(text.split()) for text in texts))
+    assert 20_000 < sum(num_words[1:9]) <= 27_500
+    assert 9_000 < sum(num_words[9:]) <= 13_000
     assert len(books["02_masked_softmax"].cells) <= 90
+
+
+@pytest.mark.parametrize("page", ["README.md", "site/index.md"])
+def test_the_first_pages_say_how_long_the_course_is_and_where_it_ends(course, page):
+    text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+    assert len(SLUGS) == 12 and text.count("In twelve Jupyter notebooks") == 1
+    hours = round(course_times(course)["all"].core / 60)
+    assert text.count("core takes about") == text.count(f"Its core takes about {hours} hours.") == 1
+    first = course.text(SLUGS[0]).read_text(encoding="utf-8").replace("\n# ", " ")
+    assert "real language model that runs on your attention" in text
+    assert "a real language model runs on the attention that you wrote" in first
 
 
 @pytest.mark.parametrize("slug", SLUGS)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from course_lib.checks.judge.report import Report
 
 _COUNTED = ("correct", "incorrect", "raised")
-_WIDTH = 12  # characters of a bar
+_WIDTH = 10  # characters of a bar
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,8 @@ class Progress:
             filled = _WIDTH * sums["num_correct"] // sums["num_exercises"]
             drawn = "█" * filled + "░" * (_WIDTH - filled)
             count, points = _short(sums)
-            title = shorten(_title(slug), 33, placeholder=" ...")
-            bars.append(f"{title:<33} {drawn} {count:>8}  {points:>16}")
+            title = shorten(_title(slug), 42, placeholder=" ...")
+            bars.append(f"{title:<42} {drawn} {count:>7} {points:>17}")
         results = []
         for slug, part in self._begun():
             results += ["", _title(slug)]

@@ -5,7 +5,8 @@
 #
 # You train a translator, type a German number, read it in English, and see which letters the
 # translator looked at for each word. Then you compute one word's attention by hand. In the
-# lessons that follow, you write the translator's attention, blocks, loss and decoding yourself.
+# lessons that follow, you write the translator's attention, blocks, loss and decoding yourself. At the
+# end, a real language model runs on the attention that you wrote.
 #
 # **After this you can**
 #

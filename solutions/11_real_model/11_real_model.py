@@ -472,8 +472,8 @@ assert all(abs(a - b) < 0.05 for a, b in zip(losses.values(), measured, strict=T
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# With the groups mixed up, the loss is 13.4, worse than guessing. The model then gives high
-# probabilities to wrong tokens. Next come no root (6.7), no positions (4.9) and rotated halves (4.7). The
+# With the groups mixed up, the loss is 13.4. The correct tokens then get less probability than in a
+# uniform guess. Next come no root (6.7), no positions (4.9) and rotated halves (4.7). The
 # wrong base hardly shows: 3.3 instead of 3.1. And one mistake looks like a success. Without the
 # causal mask, the loss falls to 1.3, because each position sees the token that it must predict.
 # As in lesson 07, a loss that is too good is a bug report. (If a line equals the first one, your
@@ -556,7 +556,9 @@ def loss_on_repeat():
     return F.cross_entropy(logits[:, 25:-1].mT, repeated[:, 26:]).item()
 
 
+first = next_token_loss(smol(drawn), drawn).item()
 whole = loss_on_repeat()
+print(f"loss on the first 25 tokens {first:.1f}, on the repeat {whole:.1f}")
 rows = []
 for block in smol.blocks:
     of_texts = [induction_score(weights, 25) for weights in block.attention.attention_weights]
@@ -570,6 +572,7 @@ for layer, head in eight:
 of_layers = {"the best head": scores.amax(dim=1), "the median head": scores.median(dim=1).values}
 labels = {"x_label": "layer", "y_label": "induction score"}
 plotting.show(plotting.lines(list(range(30)), of_layers, **labels))
+assert abs(first - 14.6) < 0.1 and abs(whole - 3.3) < 0.1
 assert {layer for layer, _ in eight} <= {17, 18, 20, 22, 23} and scores[18, 6] > 0.9
 
 # %% [markdown]
@@ -610,10 +613,10 @@ plotting.show(plotting.bars(panels, ticks=list(on_repeat), **labels))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Without the best eight, the loss rises from 3.3 to 11.4, as if every token were a guess
-# ($\ln 49{,}152 = 10.8$). Without the eight others it is 3.8. Without these 3 percent of the
-# heads, nothing is left of the look-up. With only the best head off, the loss is 5.3, so heads share the
-# work here, too.
+# Without the best eight, the loss rises from 3.3 to 11.4, more than that of a uniform guess
+# ($\ln 49{,}152 = 10.8$). Without the eight others it is 3.8. So 3 percent of the heads make most of
+# the difference between the repeat and the first 25 tokens, on which the loss is 14.6. With only the
+# best head off, the loss is 5.3, so heads share the work here, too.
 #
 # </details>
 
@@ -786,9 +789,9 @@ finally:
 # Example: "Claim: the eight induction heads are needed to repeat a telephone number, but not to name a
 # capital. Refuted if the control loses as many. The heads were chosen on random tokens (section 6).
 # Numbers of six random digits, exact: 12 of 12 whole, 0 without the eight, 12 without eight others of
-# the same layers. Capitals that the whole model knows: 10, 9 and 7 of 10. The eight matter for copying.
-# For capitals, the control does more harm than the eight, so nothing follows about them. Not shown: that
-# the eight suffice, or that no other heads can take over."
+# the same layers. The eight capitals of section 3, Moscow and Vienna: 10, 9 and 6 of 10. The eight
+# matter for copying. For capitals, the control does more harm than the eight, so nothing follows about
+# them. Not shown: that the eight suffice, or that no other heads can take over."
 # ### END SOLUTION
 
 # %% [markdown]
@@ -798,7 +801,7 @@ finally:
 # published implementation. Rotated queries and keys make scores depend on distances, shared keys and
 # values make the cache small, and a mask that ends at the last key makes it correct. A wrong base hardly
 # shows in the loss, and a missing mask looks like an improvement. Without eight of the 270 heads, the
-# model can no longer look things up. The proof is an ablation with a control group, counted over many
+# model repeats none of 20 passwords. The proof is an ablation with a control group, counted over many
 # prompts.
 #
 # ## Further exercises ★

@@ -72,6 +72,11 @@ def test_words_in_figures_are_text_and_the_alt_text_ends_a_sentence(plot):
     assert plot.alt.endswith(".") and "  " not in plot.alt and len(plot.alt.split()) > 5
 
 
+def test_words_keep_their_decimals():
+    figure = curves([0, 1], [1, 2], [2, 1], title="0.001 h or 0.12345 nats")
+    assert {"0.001 h or 0.12345 nats"} <= set(re.findall(r">([^<>]+)<", figure.svg))
+
+
 def curves(x, *rows, **options):
     named = dict(zip(("first", "second"), rows, strict=False))
     return plotting.lines(x, named, x_label="x", y_label="y", **options)

@@ -48,9 +48,7 @@ def of_figure(figure: Figure) -> str:
     markup = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", markup, flags=re.DOTALL)
     markup = _FONT_FAMILY.sub("", markup)
     markup = re.sub(r" transform=\"rotate\(-0 [^)]*\)\"", "", markup)
-    markup = _LONG_NUMBER.sub(
-        lambda found: f"{float(found[0]):.2f}".rstrip("0").rstrip("."), markup
-    )
+    markup = re.sub(r"<[^<>]*>", _rounded, markup)  # not the words between tags
     for name in ("fill", "stroke"):
         markup = markup.replace(f"{name}: {FAINT}", f"{name}: currentColor; {name}-opacity: 0.18")
         markup = markup.replace(f"{name}: {INK}", f"{name}: currentColor")
@@ -59,6 +57,11 @@ def of_figure(figure: Figure) -> str:
     markup = re.sub(r"> <", "><", markup).strip()
     shown = width * PIXELS_PER_INCH
     return drawing(markup, width * 72, height * 72, shown, _panels(figure))
+
+
+def _rounded(tag: re.Match[str]) -> str:
+    """Return a tag whose numbers have two decimals."""
+    return _LONG_NUMBER.sub(lambda found: f"{float(found[0]):.2f}".rstrip("0").rstrip("."), tag[0])
 
 
 def _panels(figure: Figure) -> list[Box]:

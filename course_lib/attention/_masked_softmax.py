@@ -113,7 +113,7 @@ def masked_softmax(
 ) -> Float[Tensor, "*batch num_queries num_keys"]:
     """Return the softmax over the keys that may be attended; the other keys get weight 0.
 
-    A query that may attend to no key gets zeros, and its gradient is zero as well.
+    A query with no allowed key gets zeros, and its gradient is zero as well.
 
     Args:
         scores: one score for each query and key.

@@ -8,10 +8,10 @@
 #
 # **After this you can**
 #
-# - compute a softmax over the axis you intend, for scores of any size;
-# - write padding, causal and cross-attention masks, and combine them;
+# - compute a softmax over the right axis, for scores of any size;
+# - write padding and causal masks, and combine masks;
 # - explain why a forbidden key needs a score of minus infinity, before the softmax;
-# - prevent nan gradients from a query that may attend to nothing;
+# - prevent the nan gradients that a query without any allowed key can cause;
 # - write `masked_softmax`, which every later lesson calls, and repair the translator with it.
 #
 # **Time:** {time}. **You need:** broadcasting and indexing in NumPy and PyTorch, and some idea of
@@ -43,10 +43,10 @@ plotting.show(plotting.diagram("attention", shapes=shapes))
 # %% [markdown]
 # | name | what it is | shape |
 # |---|---|---|
-# | `valid_lens` | how many leading keys are real | `(B,)` or `(B, n)` |
+# | `valid_lens` | how many keys, from the first, are not padding | `(B,)` or `(B, n)` |
 # | `mask` | bool, True where a query **may attend** to a key | broadcastable to `(..., n, m)` |
 #
-# `B` counts the items in a batch, `n` the queries, `m` the keys, and `h` the heads.
+# `B` counts the items in a batch, `n` the queries, and `m` the keys. `h` counts heads (lesson 06).
 
 # %% [markdown]
 # ## 1. A softmax for any scores
@@ -59,11 +59,10 @@ plotting.show(plotting.diagram("attention", shapes=shapes))
 # $$w_{ij} = \frac{e^{s_{ij}}}{\sum_{k=1}^{m} e^{s_{ik}}}, \qquad w \in \mathbb{R}^{n \times m}.$$
 #
 # **By hand.** The row $(\ln 1, \ln 2, \ln 4)$ has the exponentials $1, 2, 4$ and the sum 7, so the
-# weights are $(1/7, 2/7, 4/7)$. Adding $\ln 2$ to a score doubles its weight relative to the others.
-# A softmax turns *differences* of scores into *ratios* of weights.
+# weights are $(1/7, 2/7, 4/7)$. Adding $\ln 2$ to a score doubles its weight relative to the
+# others. A softmax turns *differences* of scores into *ratios* of weights.
 #
-# **Predict.** What is the softmax of a row with the single score $-3.7$? And with the single score
-# $50$?
+# The cell also computes the softmax of a row with a single score.
 
 # %% tags=["demo"]
 for row in (np.log([1.0, 2.0, 4.0]), np.array([-3.7]), np.array([50.0])):
@@ -72,19 +71,14 @@ for row in (np.log([1.0, 2.0, 4.0]), np.array([-3.7]), np.array([50.0])):
     assert np.isclose(weights.sum(), 1)
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
-# The weight is 1 both times, because $e^{s}/e^{s} = 1$. A weight depends on the whole row. A single
-# key receives all the attention, however low its score.
-#
-# </details>
+# The weight of a single score is 1, because $e^{s}/e^{s} = 1$. A weight depends on the whole row. A
+# single key receives all the attention, however low its score.
 
 # %% [markdown]
 # ### Over which axis?
 #
-# **Predict.** Two queries have scores for three keys. The loop below runs the softmax over the last
-# axis, then over the first. In which result does each *query* distribute a weight of 1 among its
-# keys? What does the other result mean?
+# Two queries have scores for three keys. The loop below runs the softmax over the last axis, then
+# over the first.
 
 # %% tags=["demo"]
 scores = torch.tensor([[2.0, 0.0, 1.0], [0.0, 0.0, 3.0]])  # (n = 2, m = 3)
@@ -95,20 +89,14 @@ assert torch.allclose(torch.softmax(scores, dim=-1).sum(dim=1), torch.ones(2))
 assert torch.allclose(torch.softmax(scores, dim=0).sum(dim=0), torch.ones(3))
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # Keys lie along the last axis, so `dim=-1` is correct. With `dim=0` each *key* distributes a weight
-# of 1 among the queries. Both results have the same shape and look plausible, so this mistake is
-# common in attention code.
-#
-# </details>
+# of 1 among the queries. Both results have the same shape and look plausible, so check the sums.
 
 # %% [markdown]
 # ### Large scores
 #
-# **Predict.** The scores 1000, 1001 and 1002 have the same differences as 0, 1 and 2, so they
-# should get the same weights. What does the formula return? (The `errstate` line silences NumPy's
-# warnings.)
+# The scores 1000, 1001 and 1002 have the same differences as 0, 1 and 2, so they should get the
+# same weights. (The `errstate` line silences NumPy's warnings.)
 
 # %% tags=["demo"]
 with np.errstate(all="ignore"):
@@ -118,26 +106,22 @@ with np.errstate(all="ignore"):
     assert np.isnan(large / large.sum()).all()
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # Every exponential is infinite, and infinity divided by infinity is *nan*, "not a number".
-#
-# </details>
 #
 # A subtraction repairs the formula. For any number $c$,
 #
 # $$\frac{e^{s_j - c}}{\sum_k e^{s_k - c}} = \frac{e^{-c}\, e^{s_j}}{e^{-c} \sum_k e^{s_k}} = \frac{e^{s_j}}{\sum_k e^{s_k}},$$
 #
-# so you may shift a whole row without changing its weights. Which $c$ keeps every exponent at 0 or
-# below, and at least one of them at 0?
+# so you may shift a whole row without changing its weights. Which $c$ makes the largest exponent
+# exactly 0?
 
 # %% [markdown]
 # ### Exercise: `stable_softmax`
 #
 # Write this softmax in NumPy.
 #
-# - **Takes** `scores`, a float array with any number of axes, and `axis`, the axis that must sum to
-#   1 (the last by default).
+# - **Takes** `scores`, a float array with any number of axes, and `axis`, the axis along which the
+#   result must sum to 1 (the last by default).
 # - **Returns** a new array of the same shape and dtype, finite for any finite scores. Do not change
 #   `scores`.
 #
@@ -161,8 +145,8 @@ check("stable_softmax")
 # plain one, and translates the numbers 1 to 99 in one batch. (`translate_batch` pads the numerals
 # and writes the most likely next word for all of them at once. Lesson 09 builds it.)
 #
-# **Predict.** How many of the 99 are correct? How many with 777 (*siebenhundertsiebenundsiebzig*)
-# added to the batch, or with 7777?
+# **Predict.** How many of the 99 are correct? Then the cell adds 777
+# (*siebenhundertsiebenundsiebzig*) to the batch, and 7777.
 
 # %% tags=["demo", "nbval-ignore-output"]
 numerals = Numerals()
@@ -226,7 +210,7 @@ assert (high / high.sum()).isnan().all()
 # **By hand.** Take `valid_lens = [4, 8, 14]` and 14 keys. Item 0 keeps keys 0 to 3. The comparison
 # is "less than", because key 4 is already the fifth. Of the 42 cells, $4 + 8 + 14 = 26$ are True.
 #
-# You can compute the lengths from the token ids if the pad has an id that no letter has.
+# You can compute the lengths from the token ids if no letter shares the pad's id.
 
 # %% tags=["demo"]
 pad = 0
@@ -265,9 +249,8 @@ check("length_mask")
 #
 # Unlike the scores `(B, n, m)`, the mask `(B, m)` has no axis for queries.
 #
-# **Predict.** There are three items of three queries each. How many keys may the queries of *drei*
-# attend to if you broadcast the mask to the scores as it is? And if you give it a query axis first, as
-# in `(B, 1, m)`?
+# **Predict.** There are three items of three queries each. How many keys may each query of *drei*
+# attend to if you broadcast the mask without inserting an axis for the queries?
 
 # %% tags=["demo"]
 scores = torch.zeros(3, 3, 14)  # (B, n, m)
@@ -281,8 +264,10 @@ assert broadcast["(B, 1, m)"][0].sum(dim=1).tolist() == [4, 4, 4]
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Without the query axis, broadcasting aligned `B` with `n`, so each *query* got the length of an
-# *item*. You get no error, because there are as many queries as items.
+# The three queries may attend to 4, 8 and 14 keys. Broadcasting aligned `B` with `n`, so each
+# *query* got the length of an *item*. There is no error, because there are as many queries as
+# items. With an axis for the queries, `(B, 1, m)`, each query of *drei* may attend to its 4
+# letters.
 #
 # </details>
 
@@ -296,8 +281,7 @@ assert broadcast["(B, 1, m)"][0].sum(dim=1).tolist() == [4, 4, 4]
 # | `F.scaled_dot_product_attention(attn_mask=...)`, and this course | may attend |
 # | `nn.MultiheadAttention(key_padding_mask=..., attn_mask=...)` | ignore |
 #
-# **Predict.** Which of the two calls below is correct? What does the other one do to each of the three
-# numerals?
+# One of the two calls below has the wrong mask.
 
 # %% tags=["demo"]
 torch.manual_seed(0)
@@ -311,24 +295,19 @@ for name, given in {"~real": ~real, "real": real}.items():
 assert on_pads[:2].min() > 0.99 and on_pads[2].isnan()
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # `~real` is correct. With `real`, the layer ignores the letters and attends to the pads, without
 # any warning. The longest numeral has no pads, so the inverted mask forbids all of its keys, and
 # its weights are nan. Section 6 explains why.
-#
-# </details>
 
 # %% [markdown]
 # ## 3. Causal masks: no looking ahead
 #
 # *A model that predicts the next word must not see that word. Which keys may query $i$ attend to?*
 #
-# A query may attend to its own position and to earlier ones: $\text{mask}_{ij} = (j \le i)$, of shape
-# `(n, n)`. This is the *causal mask*.
+# A query may attend to its own position and to earlier ones: $\text{mask}_{ij} = (j \le i)$, of
+# shape `(n, n)`. This is the *causal mask*.
 #
-# **Predict.** A colleague built it with the first line below. Which keys may the **first** token
-# attend to, and which the **last**?
+# A colleague built it with the first line below.
 
 # %% tags=["demo"]
 no_future = torch.ones(4, 4).triu().bool()
@@ -337,24 +316,20 @@ for query in range(4):
 assert no_future[0].all() and no_future[3].tolist() == [False, False, False, True]
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
-# The first token may attend to everything, its whole future included. The last one may attend only to
-# itself. Earlier tokens are in the *lower* triangle. An upper triangle is correct only where True
-# means "ignore", and then without the diagonal.
-#
-# </details>
+# The first token may attend to everything, its whole future included. The last one may attend only
+# to itself. Earlier tokens are in the *lower* triangle. An upper triangle is correct only where
+# True means "ignore", and then without the diagonal.
 
 # %% [markdown]
 # ### When there are more keys than queries
 #
-# A decoder keeps the keys of all its words and computes a query only for the newest ones. It has
-# $n$ queries and $m \ge n$ keys, and **the last query belongs to the last key**:
+# While it generates, a decoder can store the keys of earlier words and compute queries only for new
+# ones. It has $n$ queries and $m \ge n$ keys, and **the last query belongs to the last key**:
 #
 # $$\text{mask}_{ij} = (j \le i + m - n), \qquad \text{shape } (n, m).$$
 #
-# **By hand.** For $n = 2$ and $m = 5$ the offset is 3. Query 0 may attend to keys 0 to 3, and query 1
-# to keys 0 to 4. With more queries than keys, the first rows contain no True.
+# **By hand.** For $n = 2$ and $m = 5$ the offset is 3. Query 0 may attend to keys 0 to 3, and query
+# 1 to keys 0 to 4. With more queries than keys, the first $n - m$ rows are all False.
 #
 # **Predict.** Does `F.scaled_dot_product_attention(is_causal=True)` agree? Below, all scores are 0,
 # so a query shares its weight evenly among the keys it may attend to. The values form an identity
@@ -402,8 +377,8 @@ check("causal_mask")
 # bool tensors is `&`. Broadcasting does the rest: a causal mask `(n, m)` and a padding mask
 # `(B, 1, m)` combine to `(B, n, m)`.
 #
-# **Predict.** Take five tokens, three of them real, and a causal mask. How many of the 25 cells of
-# the combined mask are True? And which operators below do not compute AND?
+# The next cell combines a causal mask of five tokens with the padding mask of three real ones. Two
+# of the three operators do not compute AND.
 
 # %% tags=["demo"]
 padding = length_mask(torch.tensor([3]), 5)  # (1, 5)
@@ -426,20 +401,15 @@ assert (causal_mask(5) & padding).sum(dim=1).tolist() == [1, 2, 3, 3, 3]
 assert (may_see + is_real)[1]
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # Row by row there are 1, 2, 3, 3 and 3 True cells, 12 in all. The sum of bool tensors is OR, so `+`
 # lets a pad back in. The keyword `and` needs a single truth value and raises an error.
-#
-# </details>
 
 # %% [markdown]
 # ### Five masks ★
 #
-# **Predict** the pattern of each mask before you look. (1) The letters of *drei*, padded to 8,
-# attend to each other. (2) Five words are written one after the other. (3) Only the newest two of
-# these five words have queries. (4) Two words attend to *drei*, padded to 8. (5) The last two of
-# the five words are pads.
+# (1) The letters of *drei*, padded to 8, attend to each other. (2) Five words are written one after
+# the other. (3) Only the newest two of these five words have queries. (4) Two words attend to
+# *drei*, padded to 8. (5) The last two of the five words are pads.
 
 # %% tags=["demo"]
 drei = length_mask(torch.tensor([4]), 8)  # (1, 8)
@@ -456,14 +426,10 @@ plotting.show(
 )
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # *Padding* removes whole columns. *Causal* is a staircase. Only its last two rows remain for the
 # newest two words. A mask for *cross*-attention has a row for each word and a column for each
 # letter, and removes the pads of the source. The last mask is a staircase without its last two
 # columns.
-#
-# </details>
 
 # %% [markdown]
 # ### Exercise: `combine_masks`
@@ -473,7 +439,8 @@ plotting.show(
 # - **Returns** the bool tensor that allows a key only where every mask allows it, in the broadcast
 #   shape, or `None` if none of the arguments is a tensor.
 #
-# **Worked example.** `[True, True, False]` with `[True, False, False]` gives `[True, False, False]`.
+# **Worked example.** `[True, True, False]` with `[True, False, False]` gives
+# `[True, False, False]`.
 
 # %%
 from course_lib.attention import combine_masks
@@ -491,12 +458,12 @@ check("combine_masks")
 #
 # $$w = \operatorname{softmax}(s + M), \qquad s, M, w \in \mathbb{R}^{n \times m}.$$
 #
-# **By hand.** Take the scores $(0, \ln 3, 5)$ and drop the last key. Then $s + M = (0, \ln 3, -\infty)$,
-# the exponentials are $1, 3, 0$, and the weights are $(1/4, 3/4, 0)$. The high score 5 leaves no trace.
+# **By hand.** Take the scores $(0, \ln 3, 5)$ and drop the last key. Then
+# $s + M = (0, \ln 3, -\infty)$, the exponentials are $1, 3, 0$, and the weights are
+# $(1/4, 3/4, 0)$. The high score 5 leaves no trace.
 #
-# **Predict.** Here are two shortcuts. The first adds the mask to the scores as ones and zeros. All
-# scores are 0, and the last key is to be dropped. What is its weight? The second computes $M$ as
-# `(1 - mask) * -inf`. What is $M$?
+# Here are two shortcuts. The first adds the mask to the scores as ones and zeros. The second
+# computes $M$ as `(1 - mask) * -inf`.
 
 # %% tags=["demo"]
 mask = torch.tensor([True, True, False])
@@ -507,13 +474,9 @@ print("(1 - mask) * -inf:", product)
 assert 0.15 < added[2] < 0.16 and product[:2].isnan().all()
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # In the first, the kept keys score 1 and the dropped key scores 0, so its weight is
-# $1/(e + e + 1) = 0.155$. In the second, zero times infinity is nan, so $M$ is nan exactly where you
-# wanted to keep a key.
-#
-# </details>
+# $1/(e + e + 1) = 0.155$. In the second, zero times infinity is nan, so $M$ is nan exactly where
+# you wanted to keep a key.
 
 # %% [markdown]
 # ### Exercise: `additive_mask`
@@ -537,9 +500,9 @@ check("additive_mask")
 #
 # Many libraries fill masked scores with -1e6 or -1e9 instead of minus infinity.
 #
-# **Predict.** Allowed keys score 0 and 1, and a forbidden one is filled with -1e6. Now subtract a
-# million from all scores before the fill. How much attention does the forbidden key get? And what
-# becomes of -1e6 in float16, whose lowest number is -65504?
+# A forbidden key is filled with -1e6, and its two neighbors score 0 and 1. The next cell subtracts
+# a million from all scores before the fill. It also converts -1e6 to float16, whose lowest number
+# is -65504.
 
 # %% tags=["demo"]
 keep = torch.tensor([True, True, False])
@@ -560,22 +523,18 @@ for dtype in (torch.float16, torch.bfloat16, torch.float32):
 assert torch.finfo(torch.float16).min == -65504
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # Among scores near -1e6, the forbidden key gets 21%, because only the *gap* between its score and
 # the others counts. In float16, -1e6 either raises an error or silently becomes minus infinity.
 # Code for float16 therefore often fills with -1e4, which makes the gap smaller still.
-#
-# </details>
 
 # %% [markdown]
 # ## 6. A query that may attend to nothing
 #
 # *What is the softmax of a row in which every key is forbidden?*
 #
-# Such an *empty row* is not a sign of bad data. It arises from an item of length 0, from a causal
-# mask with more queries than keys, or from a causal mask over a sentence with padding at its
-# *start*. The formula gives $0/0$.
+# Such an *empty row* also occurs in good data: with a causal mask over a sentence that has padding
+# at its *start*, or with more queries than keys. An item of length 0 has only empty rows. The
+# formula gives $0/0$.
 #
 # **Predict.** The next cell masks the scores $(1, 2, 3)$ of an empty row in four ways. Which way
 # returns the **unmasked** weights?
@@ -606,41 +565,44 @@ assert torch.allclose(torch.softmax(masked["add -1e6"], dim=-1), torch.softmax(s
 # </details>
 #
 # **This course's convention:** an empty row gets weights 0, output 0, and finite gradients.
-# PyTorch's `F.scaled_dot_product_attention` returns 0 as well, but `nn.MultiheadAttention` returns
-# nan.
+# PyTorch's `F.scaled_dot_product_attention` returns 0 as well. `nn.MultiheadAttention` returns nan
+# if it also returns weights, and finite outputs with `need_weights=False`.
 #
-# The obvious fix is to compute the softmax and then replace nan with 0. The next cell does so and
-# runs the backward pass.
+# The obvious fix is to compute the softmax and then replace nan with 0. The next cell does so after
+# two ways of masking, the sum of section 5 and `masked_fill`. Query 1 may attend to nothing.
 #
-# **Predict.** Row 1 is empty. What are the sums of the rows, and what is the gradient of row 1?
+# **Predict.** Both ways return the same weights. Which of them gives row 1 a finite gradient?
 
 
 # %% tags=["demo"]
-def replace_afterwards(scores, mask):
-    weights = torch.softmax(scores + torch.where(mask, 0.0, -math.inf), dim=-1)
+def replace_afterwards(masked_scores):
+    weights = torch.softmax(masked_scores, dim=-1)
     return torch.where(weights.isnan(), 0.0, weights)
 
 
 start = torch.tensor([[2.0, 0.0, 1.0, 3.0], [1.0, 3.0, 0.0, 2.0], [0.0, 1.0, 2.0, 0.0]])
-some = torch.tensor([[True, True, True, False]] * 3)
-empty = some.clone()
-empty[1] = False  # query 1 may attend to nothing
+mask = torch.tensor([[True, True, True, False], [False] * 4, [True, True, True, False]])
+ways = {
+    "adding -inf": lambda scores: scores + torch.where(mask, 0.0, -math.inf),
+    "masked_fill": lambda scores: scores.masked_fill(~mask, -math.inf),
+}
 gradients = {}
-for name, mask in {"no empty row": some, "query 1 is empty": empty}.items():
+for name, way in ways.items():
     scores = start.clone().requires_grad_()
-    weights = replace_afterwards(scores, mask)
+    weights = replace_afterwards(way(scores))
     (weights * torch.arange(4.0)).sum().backward()
     gradients[name] = scores.grad
-    print(f"{name:16} row sums", weights.detach().sum(dim=-1))
-assert gradients["query 1 is empty"][1].isnan().all()
-assert gradients["no empty row"].isfinite().all()
+    print(f"{name} row sums", weights.detach().sum(dim=-1))
+    assert torch.allclose(weights.sum(dim=-1), torch.tensor([1.0, 0, 1]))
+assert gradients["adding -inf"][1].isnan().all() and not gradients["masked_fill"][1].any()
+assert torch.equal(gradients["adding -inf"][::2], gradients["masked_fill"][::2])
 plotting.show(plotting.heatmap_grid(gradients, quantity="gradient", limits=None, columns=2))
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The forward pass is correct, with row sums of 1, 0 and 1. But the gradient of query 1 is nan in
-# the map on the right, although `where` replaced its weights.
+# The row sums are 1, 0 and 1 both times. But after the addition, the gradient of row 1 is nan, and
+# after `masked_fill` it is 0.
 #
 # </details>
 #
@@ -648,19 +610,20 @@ plotting.show(plotting.heatmap_grid(gradients, quantity="gradient", limits=None,
 #
 # $$\frac{\partial w_1}{\partial s_1} = w_1 (1 - w_1), \qquad \frac{\partial w_2}{\partial s_1} = -\,w_1 w_2,$$
 #
-# and in a longer row every derivative is likewise a product of weights. During the backward pass,
+# and in a longer row every derivative is made of products of weights. During the backward pass,
 # `where` sends 0 back to the cells it replaced, and the softmax multiplies that 0 by its own
-# weights, which are still nan. Since $0 \times \text{nan}$ is nan, the softmax must never *produce*
-# a nan in the first place.
+# weights, which are still nan. $0 \times \text{nan}$ is nan, and an addition passes this nan on.
+# The backward pass of `masked_fill` happens to stop it, by writing 0 into every cell that was
+# filled. A softmax that never *produces* a nan does not depend on such luck.
 #
-# **Predict.** Scores come from queries and keys, and each query is compared with each key. After one
-# step of gradient descent, how many of the three rows still have finite weights?
+# **Predict.** Scores come from queries and keys. After one step of gradient descent with the first
+# way, for how many of the three queries are the weights finite?
 
 # %% tags=["demo"]
 torch.manual_seed(0)
 queries = torch.randn(3, 2, requires_grad=True)
 keys = torch.randn(4, 2, requires_grad=True)
-weights = replace_afterwards(queries @ keys.T, empty)
+weights = replace_afterwards(ways["adding -inf"](queries @ keys.T))
 (weights * torch.arange(4.0)).sum().backward()
 print("queries with a nan gradient:", int(queries.grad.isnan().any(dim=-1).sum()), "of 3")
 print("keys with a nan gradient:   ", int(keys.grad.isnan().any(dim=-1).sum()), "of 4")
@@ -677,16 +640,6 @@ assert queries.grad.isnan().any(dim=-1).sum() == 1 and keys.grad.isnan().any(dim
 # depends on the keys.
 #
 # </details>
-#
-# **Predict.** What could you write into an empty row *before* the softmax, so that it stays finite?
-# And what must you do to the row *afterwards*?
-#
-# <details><summary>Answer</summary>
-#
-# Any finite numbers will do, for example 0 in every cell. The softmax of that row is uniform and its
-# derivatives are finite. Afterwards, set the weights of the row to 0.
-#
-# </details>
 
 # %% [markdown]
 # ### Written question: a colleague's empty rows
@@ -696,7 +649,7 @@ assert queries.grad.isnan().any(dim=-1).sum() == 1 and keys.grad.isnan().any(dim
 #
 # In five to eight sentences, explain what the output of such a row consists of and why the problem
 # is hard to notice. Name a situation in which empty rows arise without anyone intending it. What
-# should the function return instead, and what does that require of the code that uses the result?
+# should the function return instead? What must the code that uses the result then do?
 
 # %% [markdown] written="empty_row_choice"
 # **Your answer** (replace the line below):
@@ -715,7 +668,7 @@ assert queries.grad.isnan().any(dim=-1).sum() == 1 and keys.grad.isnan().any(dim
 # 3. **What to return, and what follows.** The weights and hence the output should be 0, with finite
 #    gradients. Code that relies on row sums of 1 has to treat these rows separately, and the loss
 #    should leave them out. Raising an error earns the point as well if the answer says why an empty
-#    row is a mistake there. Half a point for nan: it is easy to notice, but one row spoils every
+#    row is a mistake there. Half a point for nan: it is easy to notice, but one row can spoil every
 #    gradient of the batch.
 # ### END SOLUTION
 
@@ -724,19 +677,19 @@ assert queries.grad.isnan().any(dim=-1).sum() == 1 and keys.grad.isnan().any(dim
 #
 # *Your masks are correct. What can still go wrong in the function that applies them?*
 #
-# Three bugs turn up again and again in real code. **Predict** what goes wrong in each.
+# **Predict** what goes wrong in each of these three.
 #
 # 1. A function runs `scores.reshape(-1, 3)[drop] = -1e6`. Whose scores change?
 # 2. Scores `(B, n, m)` are flattened to `(B * n, m)`, which lists the queries of item 0 first, then
-#    those of item 1. Each row gets its length from `valid_lens.repeat(n)`. With two queries per item
-#    and the lengths 4, 8 and 14, which lengths do the six rows get?
+#    those of item 1. Each row gets its length from `valid_lens.repeat(n)`. With two queries per
+#    item and the lengths 4, 8 and 14, which lengths do the six rows get?
 # 3. `if valid_lens.dim() == 1:` is a function's first line. What if there is nothing to mask?
 #
 # <details><summary>Answers</summary>
 #
 # 1. The caller's scores change, because a `reshape` of contiguous scores is a view.
 # 2. The rows get 4, 8, 14, 4, 8, 14, so the second query of *drei* gets the length of *dreizehn*.
-#    `repeat_interleave` gives 4, 4, 8, 8, 14, 14. A mask with the axes `(B, 1, m)` needs neither.
+#    `repeat_interleave` gives 4, 4, 8, 8, 14, 14. A mask of shape `(B, 1, m)` needs no repetition.
 # 3. `None` has no method `dim`, so the function crashes in the ordinary case without a mask.
 #
 # </details>
@@ -766,9 +719,6 @@ check("masked_softmax")
 # *Does your function keep 7777 from spoiling the rest of the batch?*
 #
 # Give the translator from section 2 your `masked_softmax`, and translate the same batch.
-#
-# **Predict.** How many of the 99 are correct now? And which letters do *forty* and *three* attend
-# to?
 
 # %% tags=["demo", "nbval-ignore-output"]
 use_softmax(model, masked_softmax)
@@ -780,18 +730,10 @@ assert weights[0, 7:].sum() > 0.8 and weights[1, :4].sum() > 0.8
 plotting.show(plotting.attention(weights, ["forty", "three"], "dreiundvierzig"))
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # All 99 are correct. The map of lesson 00 is back, and your function computed it.
 #
-# </details>
-#
-# Now mask keys yourself.
-#
-# **Predict.** A row has three equal scores and a fourth that is larger by 2. You mask the fourth key.
-# What are the weights of the others, before and after? And what happens to the *other rows*?
-#
-# Then click the cells. A hatched cell is masked.
+# Now mask keys yourself. The first row has three equal scores and a fourth that is larger by 2.
+# Click the cells to mask keys. A hatched cell is masked.
 
 # %% tags=["demo"]
 four = torch.tensor([[0.0, 0, 0, 2], [1, 2, 3, 4], [0, 0, 0, 0], [4, 0, -4, 0]])
@@ -800,36 +742,10 @@ shared = masked_softmax(four, mask=torch.arange(4) < 3)
 assert torch.allclose(shared[0], torch.tensor([1, 1, 1, 0]) / 3)
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
-# Before, each of the three has $1 / (3 + e^2) = 0.10$. Afterwards, each has a third. The weight of
-# the masked key is shared out in proportion, so the ratios within a row stay the same. The other
-# rows do not change, because each query has its own softmax. If you mask a whole row, its weights
-# become 0, not nan.
-#
-# </details>
-#
-# Numbers can look plausible and be wrong, so test *properties*, with sizes and lengths that all
-# differ.
-
-# %% tags=["demo"]
-generator = torch.Generator().manual_seed(2)
-scores = torch.randn(3, 2, 14, generator=generator)
-before, see = scores.clone(), causal_mask(2, 14)
-weights = masked_softmax(scores, valid_lens, mask=see)
-deleted = torch.softmax(scores[1, 0, :8], dim=-1)  # dreizehn without its pads
-garbage = scores.masked_fill(~length_mask(valid_lens, 14)[:, None], 1e4)
-leaf = scores.clone().requires_grad_()
-(masked_softmax(leaf, torch.tensor([0, 8, 14])) * torch.arange(14.0)).sum().backward()
-differences = {
-    "masked vs. removed pads": (weights[1, 0, :8] - deleted).abs().max(),
-    "garbage vs. clean pads": (masked_softmax(garbage, valid_lens, mask=see) - weights).abs().max(),
-    "gradient of an empty item": leaf.grad[0].abs().max(),
-    "change of the scores": (scores - before).abs().max(),
-}
-for name, difference in differences.items():
-    print(f"{name:26} at most {difference:.5f}")
-    assert difference < 1e-6
+# Mask the fourth key of the first row. Before, each of the other three has $1 / (3 + e^2) = 0.10$,
+# and afterwards a third. The weight of the masked key is divided among the others in proportion, so
+# the ratios within a row stay the same. The other rows do not change, because each query has its
+# own softmax. If you mask a whole row, its weights become 0, not nan.
 
 # %% [markdown]
 # ### All together
@@ -845,8 +761,8 @@ check("02_masked_softmax")
 # A softmax runs over the keys and turns differences of scores into ratios of weights, so you may
 # subtract the maximum of a row, and with large scores you must. A mask is bool, True means "may
 # attend", and masks combine with AND once their axes line up. A forbidden key needs a score of
-# minus infinity *before* the softmax. A row without an allowed key has no softmax, so decide what
-# to return for it, and never produce a nan, which would reach the gradient.
+# minus infinity *before* the softmax. A row without an allowed key has no softmax. Decide what to
+# return for it, and give it finite numbers before the softmax, so that no nan can reach a gradient.
 
 # %% [markdown]
 # ## Further exercises ★

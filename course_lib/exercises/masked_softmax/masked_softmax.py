@@ -77,7 +77,7 @@ def _probes(rng) -> list[Probe]:
         edge("between_other_calls", **scored(2, 3, 4, lens=[2, 3], mask=others[:, :4]), **BETWEEN)
         .says("Each call is independent: other calls with the same shapes must change nothing."),
         edge("empty_row", **scored(2, 3, mask=_EMPTY)).says(
-            "A query that may attend to nothing must get weights of 0."
+            "A query with no allowed key must get weights of 0."
         ),
         edge("empty_by_both", **scored(1, 2, 3, lens=[1], mask=[[False, True, True], [True] * 3]))
         .says("A query left without keys by lengths and mask together must get weights of 0."),
@@ -123,7 +123,7 @@ EXERCISE = Exercise(
         "Two questions, in this order. Which keys may each query attend to? The answer is one "
         "bool tensor that broadcasts with the scores. And what is a softmax over only those?",
         "Section 2 has the lengths and the axis that lines them up with queries (heads need one "
-        "more); section 4 combines two masks, either of which may be missing; section 7 has the "
+        "more); section 4 combines two masks, either of which may be missing; section 6 has the "
         "row without a key. What has to happen before the softmax, and what after it?",
         "A smaller version first: scores `[[1., 2.], [3., 4.]]` that require grad, mask `[[True, "
         "False], [False, False]]`, no lengths. Get weights `[[1, 0], [0, 0]]` and a gradient "

@@ -49,8 +49,8 @@ assert torch.allclose(inputs[near], torch.tensor([2.09, 1.84, 1.83]), atol=0.01)
 assert torch.allclose(targets[near], torch.tensor([1.2, 2.7, 0.7]), atol=0.05)
 
 # %% [markdown]
-# **Predict.** Nobody read the thermometer at hour 2.0. Write down your own guess in degrees, and how
-# you arrived at it.
+# **Predict.** Nobody read the thermometer at hour 2.0. Write down your own guess in degrees, and
+# how you arrived at it.
 #
 # <details><summary>How most people arrive at a number</summary>
 #
@@ -66,10 +66,10 @@ assert torch.allclose(targets[near], torch.tensor([1.2, 2.7, 0.7]), atol=0.05)
 #
 # $$\text{output} = \sum_{j=1}^{m} w_j\, \text{value}_j, \qquad w_j \ge 0, \qquad \sum_{j=1}^{m} w_j = 1.$$
 #
-# **By hand.** Suppose it was 1, 2 and 4 °C at hours 0, 1 and 3. For hour 1.5, you give these
-# readings the weights 1/4, 1/2 and 1/4. The output is $1/4 + 2/2 + 4/4 = 2.25$ °C.
+# **By hand.** Suppose it was 1, 2 and 4 °C at hours 0, 1 and 3, and you give these readings the
+# weights 1/4, 1/2 and 1/4 for hour 1.5. The output is $1/4 + 2/2 + 4/4 = 2.25$ °C.
 #
-# **Predict.** What do the other two searches return for hour 1.5?
+# The next cell also runs the other two searches.
 
 # %% tags=["demo"]
 readings = {0.0: 1.0, 1.0: 2.0, 3.0: 4.0}
@@ -86,13 +86,9 @@ assert readings[nearest] == 2
 assert output == 2.25
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
-# The dictionary has no value for hour 1.5, and the nearest-key search returns the reading at hour 1.
-# The output of the weighted search, 2.25, is not among the readings. It is a *mixture* of all values
-# that have a positive weight, so this search is *soft*.
-#
-# </details>
+# The dictionary has no value for hour 1.5, and the nearest-key search returns the reading at hour
+# 1. The output of the weighted search, 2.25, is not among the readings. It is a *mixture* of all
+# values that have a positive weight, so this search is *soft*.
 #
 # The weighted search is *attention*. Every attention layer in this course follows the same three
 # steps: compare queries with keys, turn the comparison into weights, and average the values with
@@ -105,18 +101,17 @@ plotting.show(plotting.diagram("attention", shapes=shapes | {"attention weights"
 # %% [markdown]
 # | word | what it is | here | shape |
 # |---|---|---|---|
-# | `queries` | what you ask | moments you want a value for | `(n, d)` |
+# | `queries` | what you ask | moments at which you want a value | `(n, d)` |
 # | `keys` | what you compare the query with | moments of the readings | `(m, d)` |
 # | `values` | what you average | the readings | `(m, v)` |
-# | `attention_weights` | how much each key counts for each query | | `(n, m)` |
+# | `attention_weights` | how much each key counts for each query | one row for each moment | `(n, m)` |
 # | `outputs` | the answers | temperatures | `(n, v)` |
 #
 # Key $j$ and value $j$ belong together. Each row of the weights belongs to a query and each column
 # to a key, and **each row sums to 1**. In signatures, `Float[Tensor, "num_queries d"]` is a
 # floating-point tensor with one row for each query and `d` columns.
 #
-# **Predict.** The next cell runs the nearest-key search for 241 moments from hour 0 to hour 6. What
-# will the curve look like between two readings, and at each reading?
+# The next cell runs the nearest-key search for 241 moments from hour 0 to hour 6.
 
 
 # %% tags=["demo"]
@@ -129,21 +124,13 @@ plotting.show(plotting.kernel_fits(inputs, targets, places, curve), key="nearest
 assert nearest_reading(places).unique().numel() == 40  # flat between jumps
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # The curve is a staircase. It stays flat around each reading, jumps midway between neighbors, and
 # passes through every reading, noise included.
-#
-# </details>
 
 # %% [markdown]
 # ## 2. How far is every key from every query?
 #
 # *There are $n$ queries and $m$ keys. How do you compute all $n \cdot m$ distances at once?*
-
-# %% tags=["demo", "hide-input"]
-shapes = {"queries": (2, 2), "keys": (3, 2), "scores": (2, 3)}
-plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 
 # %% [markdown]
 # *Broadcasting* stretches axes of size 1. For points on a line, add one axis to each tensor. Write
@@ -185,8 +172,8 @@ for name, (left, right) in pairs.items():
 #
 # - **Takes** `queries` `(n, d)` and `keys` `(m, d)`.
 # - **Returns** a tensor `(n, m)` with the squared Euclidean distance from every query to every key.
-#   It is differentiable in both arguments. Where a query equals a key, the gradient is 0.
-# - Write it **without loops**. Tiny negative results from rounding are fine.
+#   It is differentiable in both arguments. Where a query equals a key, the gradient is 0, not nan.
+# - Write it **without loops**. If you expand the square, tiny negative results are fine.
 #
 # **Worked example.** For the query $(1, 2)$ and the keys $(4, 6)$ and $(1, 0)$, the result is
 # `[[25, 4]]`.
@@ -202,14 +189,11 @@ check("squared_distances")
 #
 # *Near keys should count more. How much more?*
 
-# %% tags=["demo", "hide-input"]
-shapes = {"scores": (1, 3), "softmax": (1, 3), "attention weights": (1, 3)}
-plotting.show(plotting.diagram_strip("attention", lit="softmax", shapes=shapes))
-
 # %% [markdown]
 # A *kernel* is a function that says how much a key counts at a given distance. The Gaussian kernel
-# of *bandwidth* $h > 0$ is $e^{-D/(2h^2)}$. It is 1 at distance 0, 0.61 at a distance of one
-# bandwidth, and 0.01 at three. Dividing each row by its sum turns these kernel values into weights:
+# of *bandwidth* $h > 0$ is $e^{-D/(2h^2)}$. It is 1 at distance 0. It has fallen to 0.61 at one
+# bandwidth and to 0.01 at three. Dividing each row by its sum turns these kernel values into
+# weights:
 #
 # $$w_{ij} = \frac{e^{-D_{ij}/(2h^2)}}{\sum_{k=1}^{m} e^{-D_{ik}/(2h^2)}}, \qquad \text{outputs} = w\,\text{values},$$
 #
@@ -223,12 +207,11 @@ plotting.show(plotting.diagram_strip("attention", lit="softmax", shapes=shapes))
 # **By hand.** Let $D/(2h^2)$ be $0$, $\ln 2$ and $\ln 4$. The kernel values are $1$, $1/2$ and
 # $1/4$, and their sum is $7/4$, so the weights are $4/7$, $2/7$ and $1/7$.
 #
-# Adding a number to all scores of a row does not change its weights. All kernel values are multiplied
-# by the same factor, which cancels.
+# Adding a number to all scores of a row does not change its weights. All kernel values are
+# multiplied by the same factor, which cancels.
 #
 # **Predict.** A query is far from every key, at squared distances of 18, 20 and 25, and the
-# bandwidth is 0.25. Which key gets most of the weight? What does the formula return when a computer
-# evaluates it as written?
+# bandwidth is 0.25. What does the formula return when a computer evaluates it as written?
 
 # %% tags=["demo"]
 far = torch.tensor([18.0, 20.0, 25.0])
@@ -250,12 +233,12 @@ assert (kernel == 0).all() and (kernel / kernel.sum()).isnan().all()
 # %% [markdown]
 # ### Exercise: `kernel_pooling`
 #
-# - **Takes** `queries` `(n, d)`, `keys` `(m, d)`, `values` `(m, v)` and `bandwidth`, a positive number
-#   or a tensor that contains one.
+# - **Takes** `queries` `(n, d)`, `keys` `(m, d)`, `values` `(m, v)` and `bandwidth`, a positive
+#   number, or a tensor with one positive number in it.
 # - **Returns** `outputs` `(n, v)` and `attention_weights` `(n, m)`. The weights come from the
 #   Gaussian kernel and sum to 1 over the keys, even for a query far from every key. Both results
 #   are differentiable in queries, keys and values, even where a query equals a key.
-# - **Raises** a `ValueError` if `values` has shape `(m,)`.
+# - **Raises** a `ValueError` if `values` has shape `(m,)`. A product would silently return `(n,)`.
 #
 # **Worked example.** For a query at 0, keys at 0, $\sqrt{2\ln 2}$ and $\sqrt{2\ln 4}$, values 7, 14
 # and 28, and bandwidth 1, the weights are 4/7, 2/7 and 1/7, and the output is $4 + 4 + 4 = 12$.
@@ -269,8 +252,7 @@ check("kernel_pooling")
 # %% [markdown]
 # ### Look at one query
 #
-# **Predict,** then move the slider. On the course's site you can also drag the dashed line. How far
-# from the query do readings still count? Does that change where readings are sparse?
+# Move the slider. On the course's site you can also drag the dashed line.
 
 
 # %% tags=["demo"]
@@ -290,21 +272,16 @@ assert within > 0.99
 plotting.interactive(draw_query, start={"query": 2.0}, query=[0.25 * i for i in range(25)])
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # The weights form a bell around the query. Readings more than three bandwidths away (here 45
-# minutes) hardly count. This range is no wider where readings are sparse, so a few keys share all
-# the weight there.
-#
-# </details>
+# minutes) hardly count. Where readings are sparse the range is the same, so fewer keys share the
+# weight.
 
 # %% [markdown]
 # ### Kernel pooling for letters
 #
-# In lesson 00, each letter of *dreiundvierzig* looked at its neighbors before a word was written.
-# Kernel pooling can do that too. Let the positions 0 to 13 be both queries and keys, with $h = 1$.
-#
-# **Predict.** What does the map look like? Its rows sum to 1. Do its columns?
+# In lesson 00, each letter of *dreiundvierzig* could look at its neighbors before a word was
+# written. Kernel pooling can do that too. Let the positions 0 to 13 be both queries and keys, with
+# $h = 1$.
 
 # %% tags=["demo"]
 letters = "dreiundvierzig"
@@ -316,13 +293,9 @@ assert weights.sum(dim=0).min() < 0.9 and weights.sum(dim=0).max() > 1.05
 plotting.show(plotting.attention(weights, queries=letters, keys=letters), key="pooled letters")
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # The map (second tab) shows a band along the diagonal, because each letter attends mostly to
 # itself and to the letters beside it. The columns do not all sum to 1. A query always gives away a
 # weight of 1, but nothing fixes how much a key receives.
-#
-# </details>
 #
 # This map depends on *positions* alone. Learned vectors, which you compare in lessons 03 to 06, can
 # find *vierzig* anywhere in a word.
@@ -332,13 +305,13 @@ plotting.show(plotting.attention(weights, queries=letters, keys=letters), key="p
 #
 # *One number decides how far a query looks. What happens at its two extremes?*
 #
-# **Predict.** What does the output become as $h \to 0$? And as $h \to \infty$? The figure compares a
-# bandwidth of 0.001 hours, one of 1,000 hours, and one that you choose.
+# **Predict.** What does the output become as $h \to 0$? And as $h \to \infty$? The figure compares
+# a bandwidth of 0.001 hours, one of 1,000 hours, and one that you choose.
 
 
 # %% tags=["demo"]
 def draw_fit(bandwidth):
-    fits = {f"{h:g} h": predict(places, h)[0][:, 0] for h in (0.001, bandwidth, 1000.0)}
+    fits = {f"{h:g} hours": predict(places, h)[0][:, 0] for h in (0.001, bandwidth, 1000.0)}
     return plotting.kernel_fits(inputs, targets, places, fits)
 
 
@@ -364,17 +337,13 @@ assert torch.allclose(wide, targets.mean().expand(241), atol=1e-3)
 #
 # Which bandwidth would you choose? Move the slider, and write your number down for section 5.
 #
-# The kernel does not have to be a Gaussian. Any non-negative function that never grows with the
-# distance will do.
+# The kernel does not have to be a Gaussian. Any positive function that falls with the distance will
+# do.
 
 # %% [markdown]
 # ## 5. Which bandwidth? The first mask
 #
 # *You want the bandwidth that predicts best. How do you measure that?*
-
-# %% tags=["demo", "hide-input"]
-shapes = {"queries": (40, 1), "keys": (40, 1), "scores": (40, 40), "mask": (40, 40)}
-plotting.show(plotting.diagram_strip("attention", lit="mask", shapes=shapes))
 
 # %% [markdown]
 # The obvious attempt is to predict each reading and choose the bandwidth with the smallest mean
@@ -397,8 +366,8 @@ assert training_error(0.0001) < 1e-6
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The smallest bandwidth wins. Each reading is its own nearest key, at distance 0.
-# With a tiny bandwidth it takes all the weight and "predicts" itself. The error measures memory, not
+# The smallest bandwidth wins. Each reading is its own nearest key, at distance 0. With a tiny
+# bandwidth it takes all the weight and "predicts" itself. The error measures memory, not
 # prediction.
 #
 # </details>
@@ -415,9 +384,9 @@ assert training_error(0.0001) < 1e-6
 # A rule of the form "query $i$ may not see key $j$" is called a *mask*. This one removes the
 # diagonal.
 #
-# **Predict.** Here are three ways to remove the middle point from its own row, with $h = 1$: give it
-# a score of 0, give it a score of minus infinity, or set its *weight* to 0 after the softmax. Which
-# of them predict 25?
+# **Predict.** Here are three ways to remove the middle point from its own row, with $h = 1$: give
+# it a score of 0, give it a score of minus infinity, or set its *weight* to 0 after the softmax.
+# Which of them predict 25?
 
 # %% tags=["demo"]
 heights = torch.tensor([10.0, 99.0, 40.0])
@@ -454,9 +423,9 @@ assert middle(0.0) > 50 and (weights * heights).sum() < 14
 # - **Takes** `inputs` `(N,)`, `targets` `(N,)` and `bandwidth`, as in `kernel_pooling`.
 # - **Returns** the predictions `(N,)`. Entry $i$ is the Gaussian kernel average of all targets
 #   except $y_i$. It is differentiable in the inputs, the targets, and a tensor `bandwidth`.
-# - Leave out only the point itself, not a twin with the same input. If there is only one point,
-#   predict 0, not nan. Otherwise you may assume that every point has a neighbor within six
-#   bandwidths.
+# - Leave out only the point itself, not another point with the same input. If there is only one
+#   point, predict 0, not nan. Otherwise you may assume that the exponentials of a row do not all
+#   underflow: every point has another within six bandwidths.
 #
 # **Worked example.** For every bandwidth, the inputs $(-1, 0, 1)$ and the targets $(10, 99, 40)$
 # give the middle point a prediction of 25.
@@ -472,8 +441,7 @@ check("leave_one_out")
 #
 # Now your function can choose the bandwidth.
 #
-# **Predict** how the training error and the leave-one-out error depend on the bandwidth. Which
-# curve has its lowest point between the ends, and where?
+# **Predict.** Where is the lowest point of each of the two errors?
 
 
 # %% tags=["demo"]
@@ -481,7 +449,7 @@ def leave_one_out_error(bandwidth):
     return (leave_one_out(inputs, targets, bandwidth) - targets).square().mean()
 
 
-bandwidths = torch.logspace(-1.3, 1, 29)  # from 0.05 to 10 hours
+bandwidths = torch.logspace(-2, 0, 29)  # from 0.01 to 1 hour
 errors = {
     "training": [training_error(h) for h in bandwidths.tolist()],
     "leave-one-out": [leave_one_out_error(h).item() for h in bandwidths.tolist()],
@@ -490,6 +458,8 @@ for name, values in errors.items():
     lowest = bandwidths[torch.tensor(values).argmin()].item()
     print(f"{name:13}: smallest error at bandwidth {lowest:.2f} h")
 assert errors["training"][0] == min(errors["training"])
+held_out = errors["leave-one-out"]  # a valley: both ends are a third above the lowest point
+assert min(held_out[0], held_out[-1]) > 1.33 * min(held_out) and 0.40 < min(held_out) < 0.43
 assert all(t < o for t, o in zip(errors["training"], errors["leave-one-out"], strict=True))
 plotting.show(
     plotting.lines(
@@ -505,8 +475,8 @@ plotting.show(
 # <details><summary>Answer</summary>
 #
 # The training error falls as the bandwidth shrinks, so it always favors the smallest one. The
-# leave-one-out error has a valley near 0.23 h. With a smaller bandwidth the predictions follow the
-# noise of single neighbors, and with a larger one they flatten the humps of the curve.
+# leave-one-out error has a valley near 0.23 h. With a much smaller bandwidth, each prediction is a
+# single noisy neighbor, and with a larger one the peaks of the curve are flattened.
 #
 # </details>
 #
@@ -517,15 +487,15 @@ plotting.show(
 # %% tags=["demo"]
 best = bandwidths[torch.tensor(errors["leave-one-out"]).argmin()].item()
 assert 0.2 < best < 0.3
-fits = {f"bandwidth {best:.2f} h": predict(places, best)[0][:, 0]}
+fits = {f"bandwidth {best:.2f} hours": predict(places, best)[0][:, 0]}
 print(f"at hour 2.0: {predict(torch.tensor([2.0]), best)[0].item():.1f} °C")
 plotting.show(plotting.kernel_fits(inputs, targets, places, fits))
 
 # %% [markdown]
 # ### Written question: the perfect fit
 #
-# A colleague reports: "I chose the bandwidth by the error on my 40 readings. The error is now 0.000,
-# so my model is perfect, and I need no held-out data."
+# A colleague reports: "I chose the bandwidth by the error on my 40 readings. The error is now
+# 0.000, so my model is perfect, and I need no held-out data."
 #
 # In five to eight sentences, explain which bandwidth the colleague has found and where the error of
 # 0 comes from. What will the predictions between the readings look like? How does leave-one-out
@@ -543,9 +513,9 @@ plotting.show(plotting.kernel_fits(inputs, targets, places, fits))
 #    Between the readings, the prediction is that of the nearest key, a staircase that repeats the
 #    noise. (Half a point for "overfitting" without mentioning that each reading predicts itself.)
 # 2. **The repair.** Leave-one-out predicts each reading from the others only. The diagonal of the
-#    scores is set to minus infinity before the softmax (or its weights to 0, and the rest normalized
-#    again). It is a mask, that is, a rule saying which key a query may not see. Half a point for
-#    "leave it out" without saying how, or for a score of 0.
+#    scores is set to minus infinity before the softmax (or its weights to 0, and the rest
+#    normalized again). It is a mask, that is, a rule saying which key a query may not see. Half a
+#    point for "leave it out" without saying how, or for a score of 0.
 # 3. **The language model.** If the query that predicts a word may attend to that word (or to later
 #    ones), it copies the word. The training loss goes to 0, and the model is useless for writing,
 #    where the next word does not exist yet. The causal mask prevents this. Half a point for "the
@@ -558,11 +528,8 @@ plotting.show(plotting.kernel_fits(inputs, targets, places, fits))
 # *Section 5 tried a grid of bandwidths. For a million parameters you need gradient descent. What
 # does that require?*
 #
-# Gradient descent needs an output that changes smoothly. Move the query from hour 2 by a hundredth of
-# an hour.
-#
-# **Predict.** By how much does the output of the nearest-key search change, and by how much does
-# that of kernel pooling?
+# Gradient descent needs an output that changes smoothly. Move the query from hour 2 by a hundredth
+# of an hour.
 
 # %% tags=["demo"]
 step = 0.01
@@ -577,14 +544,9 @@ print(f"kernel pooling: slope {soft_slope:.2f}, by autograd {query.grad.item():.
 assert hard_slope == 0 and abs(soft_slope - query.grad.item()) < 0.1
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # The output of the nearest-key search does not change at all. Its slope is 0 everywhere except at
-# the jumps, and a slope of 0 gives gradient descent nothing to follow. The output of kernel pooling
-# falls by 0.025 °C. It is a smooth function of query, keys and bandwidth, so gradient descent has a
-# slope to follow. This is what *softness* is for.
-#
-# </details>
+# the jumps. The output of kernel pooling falls by 0.025 °C. It is a smooth function of query, keys
+# and bandwidth, so only the *soft* search gives gradient descent a slope to follow.
 #
 # To learn $h$, repeat three steps: compute the leave-one-out error $E(h)$, compute its gradient,
 # and step downhill. A large step might carry $h$ below 0. The usual trick is to optimize another
@@ -603,8 +565,8 @@ assert hard_slope == 0 and abs(soft_slope - query.grad.item()) < 0.1
 # - **Takes** `inputs` `(N,)`, `targets` `(N,)`, a bandwidth `initial=1.0` to start from, and
 #   `num_steps=200` and `lr=0.1` for gradient descent.
 # - **Returns** the bandwidth with the smallest mean squared leave-one-out error, as a positive
-#   Python `float`. Its error must be within 2% of the minimum for any reasonable start and step
-#   size.
+#   Python `float`. Its error must be within 2% of the minimum, also from a start far away and with
+#   `lr` up to 0.4.
 #
 # You may call `leave_one_out` and use any method.
 #
@@ -618,8 +580,7 @@ from course_lib.attention import fit_bandwidth
 check("fit_bandwidth")
 
 # %% [markdown]
-# Now run `fit_bandwidth` on the readings, from three starting points. **Predict** where each run
-# ends.
+# Now run `fit_bandwidth` on the readings, from three starting points.
 
 # %% tags=["demo"]
 learned = {start: fit_bandwidth(inputs, targets, initial=start) for start in (0.15, 1.0, 4.0)}
@@ -629,11 +590,7 @@ for start, bandwidth in learned.items():
 assert all(0.23 < bandwidth < 0.25 for bandwidth in learned.values())
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # All three runs end in the valley that the grid found, whether they start below or above it.
-#
-# </details>
 #
 # You have trained an attention layer with one parameter.
 
@@ -685,8 +642,9 @@ check("gaussian_as_dot_product")
 # long keys. Its argument `scale` multiplies them, so `scale=1/h**2` plays the role of the
 # bandwidth.
 #
-# **Predict.** For which keys does it agree with kernel pooling? Then give the query $(1, 0)$ three
-# keys: $(1, 0)$, the long $(3, 0)$ in the same direction, and the long $(-3, 0)$ in the opposite one.
+# The next cell compares it with kernel pooling for four kinds of keys. Then it gives the query
+# $(1, 0)$ three keys: $(1, 0)$, the long $(3, 0)$ in the same direction, and the long $(-3, 0)$ in
+# the opposite one.
 
 # %% tags=["demo"]
 generator = torch.Generator().manual_seed(1)
@@ -715,20 +673,16 @@ assert (gaussian > 0).all() and (gaussian[0, 2] < 0.01) and (dot[0, 2] < 0.01)
 assert dot[0, 0] < gaussian[0, 0]
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # For keys of length 1, PyTorch's attention *is* kernel pooling, up to rounding. Without the
 # penalty, the long key in the query's direction gains weight and wins. The short one loses,
 # although it is closer. The long key in the opposite direction gets almost no weight in either
 # case.
-#
-# </details>
 
 # %% [markdown]
 # ### All together
 #
-# This check combines *your* `squared_distances`, `kernel_pooling` and `leave_one_out`, and tests the
-# last of them again. Run the checks above first.
+# This check combines *your* `squared_distances`, `kernel_pooling` and `leave_one_out`, and tests
+# `leave_one_out` again. Run the checks above first.
 
 # %%
 check("01_kernel_pooling")

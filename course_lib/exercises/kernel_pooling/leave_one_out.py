@@ -155,9 +155,9 @@ EXERCISE = Exercise(
     hints=(
         "The inputs are both queries and keys, so the weights form a square matrix. Which of its "
         "entries must be 0, and what must the others then sum to?",
-        "`squared_distances` expects points with one feature: a column. Where in the scores does "
-        "a point meet itself, and which of the three ways in section 5 removes it? `torch.eye` "
-        "and `masked_fill` may help.",
+        "`squared_distances` expects a row of features for each point, which here makes a column. "
+        "Where in the scores does a point meet itself, and which of the three ways in section 5 "
+        "removes it? `torch.eye` and `masked_fill` may help.",
         "A smaller version first: the three points of the worked example. Row 1 of your weights "
         "must be (0.5, 0, 0.5). Then a single point: nothing is left in its row. What does the "
         "softmax make of that, and how do you get a prediction of 0?",

@@ -10,7 +10,7 @@ from torch import nn
 from course_lib.checks.judge.comparisons import dropout_values
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._attention.mistakes import known
+from course_lib.exercises._attention.mistakes import Row, known
 from course_lib.exercises._attention.modules import AttentionModule
 from course_lib.exercises._attention.padding import FAR, far_above, largest_padding
 from course_lib.exercises._attention.properties import KEPT, WEIGHTS
@@ -112,7 +112,7 @@ def _edges(rng) -> list[Probe]:
             "Lengths (batch,) belong to items, even if there are as many queries."
         ),
         edge("empty_row", **equal_keys).says(
-            "A query that may attend to nothing must get an output of 0, and equal keys that are "
+            "A query with no allowed key must get an output of 0, and equal keys that are "
             "allowed must get equal weights."
         ),
         edge("square_weights", **problem(1, 2, 3, 2, 2, 1, 2)).says(
@@ -160,6 +160,15 @@ class _Additive(AttentionModule):
         return torch.tanh(q[:, :, None] + k[:, None]) @ self.w_v.weight[0]
 
 
+def _of_each(activation) -> dict[str, object]:
+    """Score with a term from the query plus a term from the key."""
+    return {
+        "score": lambda self, q, k: (
+            (activation(q)[:, :, None] + activation(k)[:, None]) @ self.w_v.weight[0]
+        )
+    }
+
+
 EXERCISE = Exercise(
     points=6,
     minutes=20,
@@ -169,7 +178,19 @@ EXERCISE = Exercise(
     returns=(Returned("outputs", "tensor", "float", ("batch", "num_queries", "value_size")),),
     probes=lambda rng: [*_values(rng), *_edges(rng), *_gradients(rng)],
     oracle=oracle.additive_attention,
-    mistakes=known(_Additive),
+    mistakes=known(
+        _Additive,
+        Row("tanh_of_each", _of_each(torch.tanh)).says(
+            "You take the tanh of queries and keys separately. The score is then one term from the "
+            "query plus one term from the key, and the softmax cancels the query's term.",
+            "Does the tanh come before or after the sum of query and key?",
+        ),
+        Row("no_tanh", _of_each(lambda x: x)).says(
+            "Your scores lack the tanh. Each is one term from the query plus one term from the "
+            "key, and the softmax cancels the query's term.",
+            "Which step lets a query change the order of the keys?",
+        ),
+    ),
     properties=WEIGHTS,
     hints=(
         "`__init__` makes three linear layers without bias and a dropout layer. `forward` is "

@@ -189,7 +189,8 @@ def filled(scores, given, number=-math.inf):
 
 
 but = wrong_in(Almost)
-LinearScores = but(score=lambda self, q, k: self.w_v(q + k).squeeze(-1))
+LinearScores = but("no_tanh", score=lambda self, q, k: self.w_v(q + k).squeeze(-1))
+TwoTanhs = but("tanh_of_each", score=lambda self, q, k: self.w_v(q.tanh() + k.tanh()).squeeze(-1))
 EmptyRowsAreNaN = but("empty_row_nan", weigh=lambda self, s, *given: filled(s, given).softmax(-1))
 TanhByHand = but(
     score=lambda self, q, k: self.w_v(

@@ -53,7 +53,7 @@ def numpy_attention(
         mask: bool, True = may attend, broadcastable to `(num_queries, num_keys)`.
 
     Returns:
-        `(outputs, attention_weights)`; a query that may attend to no key gets zeros in both.
+        `(outputs, attention_weights)`; a query with no allowed key gets zeros in both.
 
     Source: Vaswani et al. 2017, section 3.2.1, https://arxiv.org/abs/1706.03762
     """
@@ -90,7 +90,7 @@ def scaled_dot_product_attention(
             allowed by both.
 
     Returns:
-        `(outputs, attention_weights)`; a query that may attend to no key gets zeros in both.
+        `(outputs, attention_weights)`; a query with no allowed key gets zeros in both.
 
     Source: Vaswani et al. 2017, section 3.2.1, https://arxiv.org/abs/1706.03762
     """

@@ -59,7 +59,7 @@ plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
 
 # %% [markdown]
 # **By hand.** Take $d = 4$, one query $q = (2, 0, 0, 0)$, and three keys
-# $k_0 = (\ln 4, 0, 0, 0)$, $k_1 = (\ln 2, 7, 0, 0)$, $k_2 = (0, 0, 5, 5)$.
+# $k_1 = (\ln 4, 0, 0, 0)$, $k_2 = (\ln 2, 7, 0, 0)$, $k_3 = (0, 0, 5, 5)$.
 #
 # The products are $2 \ln 4, 2 \ln 2, 0$. Divided by $\sqrt{4} = 2$ they are
 # $\ln 4, \ln 2, 0$, whose exponentials are $4, 2, 1$. The weights are $(4/7, 2/7, 1/7)$. The 7 and
@@ -80,8 +80,7 @@ plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
 # **Predict**, then drag the tip of the query.
 #
 # 1. Point the query along `k1`, the shortest key. Does `k1` get the largest weight?
-# 2. Make the query twice as long in the same direction. What happens to the weights?
-# 3. Where is the diamond when the slider is at 0, and where is it at 8?
+# 2. Where is the diamond when the slider is at 0, and where is it at 8?
 
 
 # %% tags=["demo"]
@@ -99,36 +98,35 @@ plotting.show(
     )
 )
 assert (torch.tensor(plane_keys) @ torch.tensor([1.5, 0.45])).argmax() == 1  # along k1, k2 wins
+assert round(math.dist((0, 0), plane_keys[1]) / math.dist((0, 0), plane_keys[0]), 1) == 1.9
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# 1. `k1` does not get the largest weight. `k2` points in a different direction, but it is twice as
-#    long, so its dot product is larger.
-# 2. All dot products double, and so do the differences between them. The softmax turns differences
-#    into ratios, so the largest weight grows.
-# 3. At 0 all scores are equal, and the diamond is at the mean of the values. At 8 one key has
+# 1. `k1` does not get the largest weight. `k2` points in a different direction, but it is 1.9 times
+#    as long, so its dot product is larger.
+# 2. At 0 all scores are equal, and the diamond is at the mean of the values. At 8 one key has
 #    nearly all of the weight, and the diamond is at its value. As you drag, the diamond then jumps
 #    from one value to the next.
 #
 # </details>
 
 # %% [markdown]
-# ### Why project
+# ### Why queries and keys are projections
 #
 # In a model, queries and keys are *projections*: $q = W_q x$ and $k = W_k x'$, with two learned
 # matrices. Why not compare the vectors $x$ and $x'$ themselves?
 #
-# In self-attention, the scores would be $X X^\top$, which is *symmetric*: letters $i$ and $j$ would
-# score each other equally. And $x \cdot x$ is a sum of squares, so a letter would tend to score
-# highest with itself, or with the letter that has the longest vector. With projections, the score
-# is
+# In self-attention, the scores would be $X X^\top$, which is *symmetric*: letter $i$ would score
+# letter $j$ exactly as $j$ scores $i$. And $x \cdot x$ is a sum of squares, so a letter would tend
+# to score highest with itself, or with the letter that has the longest vector. With projections,
+# the score is
 #
 # $$q \cdot k = x^\top W_q^\top W_k\, x'.$$
 #
 # **Predict.** Compare the translator's vectors for the letters of *dreiundvierzig* without any
-# projection. How many of the 14 letters score highest with themselves? Then project them to queries
-# and keys with two random matrices. Is the map of scores still symmetric?
+# projection. How many of the 14 letters score highest with themselves? (The cell then projects them
+# to queries and keys with two random matrices.)
 
 # %% tags=["demo"]
 numerals = Numerals()
@@ -161,10 +159,6 @@ assert (plain.cpu().argmax(dim=-1) == torch.arange(14)).sum() == 8
 #
 # *Why divide at all?*
 
-# %% tags=["demo", "hide-input"]
-shapes = {"queries": (2000, 4), "keys": (2000, 4), "scores": (2000,)}
-plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
-
 # %% [markdown]
 # Take $q$ and $k$ with independent entries of mean 0 and variance 1. Each product $q_c k_c$ has
 # mean 0 and variance $E[q_c^2]\,E[k_c^2] = 1$. Variances of independent terms add up:
@@ -176,13 +170,8 @@ plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 #
 # $$\operatorname{Var}\Bigl(\frac{q \cdot k}{\sqrt{d}}\Bigr) = \frac{d}{d} = 1.$$
 #
-# **Predict.** Suppose you divide by $d$ instead. What is the variance of a score for $d = 64$?
-#
-# <details><summary>Answer</summary>
-#
-# The variance is $64 / 64^2 = 1/64$. The scores are nearly equal, and the weights nearly uniform.
-#
-# </details>
+# If you divide by $d = 64$ instead, the variance is $64 / 64^2 = 1/64$. The scores are nearly
+# equal, and the weights nearly uniform.
 
 # %% [markdown]
 # ### Exercise: `score_variance`
@@ -203,7 +192,7 @@ from course_lib.attention import score_variance
 check("score_variance")
 
 # %% [markdown]
-# **Predict** what the two variances look like for $d$ from 1 to 256, on logarithmic axes.
+# The next cell plots both variances for $d$ from 1 to 256, on logarithmic axes.
 
 # %% tags=["demo"]
 sizes = [1, 2, 4, 8, 16, 32, 64, 128, 256]
@@ -219,12 +208,8 @@ assert np.allclose(measured["q . k"], sizes, rtol=0.25)
 assert np.allclose(measured["q . k / sqrt(d)"], 1, atol=0.25)
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # Without scaling, the variance rises with $d$ along a straight line. With scaling, it stays flat at
 # 1.
-#
-# </details>
 
 # %% [markdown]
 # ### Find the bug ★
@@ -238,9 +223,6 @@ assert np.allclose(measured["q . k / sqrt(d)"], 1, atol=0.25)
 #
 # For row 1, the notebook shows the weights `[0.988, 0.012]` and elsewhere, for the same row,
 # `[0.827, 0.173]`.
-#
-# **Predict.** Which of the two results comes from scaled dot-product attention? What would have
-# caught the bug in the other?
 
 # %% tags=["demo"]
 scaled = np.array([1.10584688, -3.32636072])  # the notebook's `scaled`, row 1
@@ -256,22 +238,14 @@ assert np.allclose(softmax(scaled), [0.988, 0.012], atol=5e-4)
 assert np.allclose(softmax(scaled / np.sqrt(8)), [0.827, 0.173], atol=5e-4)
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # The second result comes from scaled dot-product attention. The first comes from the code above,
 # whose variable `scaled` was never scaled. The weights look plausible, because they are positive
 # and sum to 1. A comparison with a loop or with PyTorch would have revealed the bug.
-#
-# </details>
 
 # %% [markdown]
 # ## 3. Saturation
 #
 # *What is wrong with large scores?*
-
-# %% tags=["demo", "hide-input"]
-shapes = {"scores": (400, 10), "mask": (400, 10), "softmax": (400, 10)}
-plotting.show(plotting.diagram_strip("attention", lit="softmax", shapes=shapes))
 
 # %% [markdown]
 # A softmax turns differences of scores into ratios of weights. A lead of 1 in score means a factor
@@ -279,8 +253,8 @@ plotting.show(plotting.diagram_strip("attention", lit="softmax", shapes=shapes))
 # weight, the softmax is *saturated*.
 #
 # **Predict.** For each $d$, the next cell draws 400 random queries with 10 random keys each, and
-# plots the mean of the largest weight. An even split would be 0.1. What do the lines with and
-# without scaling do as $d$ grows?
+# plots the mean of the largest weight. An even split would be 0.1. What does the line without
+# scaling do as $d$ grows?
 
 # %% tags=["demo"]
 sizes = [1, 4, 16, 64, 256, 1024]
@@ -310,9 +284,7 @@ assert max(largest["softmax(q . k / sqrt(d))"]) < 0.4
 # </details>
 #
 # The next figure multiplies a row of four scores by a factor. It shows the weights on the left, and
-# the derivative of each weight with respect to each score on the right.
-#
-# **Predict.** At factor 0 all weights are equal. What do both sides show at 16? Move the slider.
+# the derivative of each weight with respect to each score on the right. Move the slider to 16.
 
 
 # %% tags=["demo"]
@@ -327,16 +299,13 @@ assert sharp.max() > 0.999
 assert (torch.diag(sharp) - torch.outer(sharp, sharp)).abs().max() < 0.001
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # One bar has nearly all the weight, and the right side is blank, because all derivatives are nearly
-# 0. If this key is the wrong one, the scores get hardly any gradient to correct the mistake.
+# 0. If this key is the wrong one, the gradient is too small to correct the mistake.
 #
-# </details>
-#
-# The inverse of the factor is called the *temperature*. A saturated softmax is not bad in itself. A
-# model that has solved its task is often saturated too, on the *correct* keys. The problem is a
-# fresh model that starts saturated on arbitrary keys.
+# Dividing the scores by $T$ is the same as multiplying them by $1/T$, and $T$ is called the
+# *temperature*. A saturated softmax is not bad in itself. A model that has solved its task is often
+# saturated too, on the *correct* keys. The problem is a fresh model that starts saturated on
+# arbitrary keys.
 
 # %% [markdown]
 # ### Training with and without the divisor
@@ -345,7 +314,8 @@ assert (torch.diag(sharp) - torch.outer(sharp, sharp)).abs().max() < 0.001
 #
 # The task is to read eight letters backwards, *dreizehn* as *nhezierd*. The query at position $i$
 # has to find the key at position $7 - i$. Letters and positions are fixed random vectors of width
-# $d$. The matrices $W_q$ and $W_k$ and a layer that names the letter are trained on random words.
+# $d$. Only $W_q$, $W_k$ and a last linear layer, which predicts the letter, are trained, on random
+# words.
 
 
 # %% tags=["demo"]
@@ -389,8 +359,8 @@ def read_backwards(d, divisor, learning_rate, seed, num_steps=60):
 
 # %% [markdown]
 # **Predict.** With which of the divisors $\sqrt{d}$, 1 and $d$ does a model of width 512 learn the
-# task in 60 steps? And a model of width 32? (The learning rates are 0.001 and 0.01, respectively.
-# Every curve is the mean of three training runs.)
+# task in 60 steps? The cell also trains models of width 32, and plots the losses of width 512. (The
+# learning rates are 0.001 and 0.01. Every curve is the mean of three training runs.)
 
 # %% tags=["demo", "nbval-ignore-output"]
 final = {}
@@ -404,27 +374,28 @@ for d, learning_rate in ((32, 0.01), (512, 0.001)):
         print(f"d = {d:3}, divided by {label:8}", *read, sep="  ")
 plotting.show(plotting.lines(range(60), curves, x_label="step", y_label="loss", title=f"d = {d}"))
 assert max(final[512, "sqrt(d)"] + final[512, "d"]) < 0.1
-assert np.mean(final[512, "1"]) > 0.3
+assert np.mean(final[512, "1"]) > 0.3 and max(final[512, "d"]) < min(final[512, "sqrt(d)"])
 assert max(final[32, "sqrt(d)"] + final[32, "1"] + final[32, "d"]) < 0.5
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
 # At width 32, all three models learn. In our run at width 512, the models without a divisor end at
-# a higher loss and read some letters wrong. Dividing by $d$ works too, after a slower start.
+# a higher loss and read some letters wrong. Dividing by $d$ works too. It starts more slowly and
+# ends lower, at 0.004 instead of 0.01.
 #
 # </details>
 #
 # So $\sqrt{d}$ is not the only divisor that works. But it makes the *start* of training independent
-# of $d$. The attention weights of a fresh model are neither one-hot nor uniform, whatever its
-# width.
+# of $d$. In a fresh model the variance is not 1: `nn.Linear` starts with weights of variance
+# $1/(3d)$, so the entries of queries and keys have variance 1/3, and the scores about 1/9, whatever
+# the width. Divided by $d$, they vanish as $d$ grows. Undivided, they grow with it.
 
 # %% [markdown]
 # ### What the gradients look like
 #
-# **Predict.** In a fresh model of width 512, which divisor gives the scores of a typical query the
-# smallest gradient? Is the gradient of the *queries* then small too, relative to that of the
-# values?
+# **Predict.** In a fresh model of width 512, with which divisor is the gradient with respect to a
+# typical query's scores smallest?
 
 # %% tags=["demo", "nbval-ignore-output"]
 for label, divisor in (("sqrt(d)", math.sqrt(512)), ("1", 1.0), ("d", 512)):
@@ -434,6 +405,7 @@ for label, divisor in (("sqrt(d)", math.sqrt(512)), ("1", 1.0), ("d", 512)):
     wanted = model_at_start.scores, model_at_start.queries, model_at_start.values
     of_scores, of_queries, of_values = torch.autograd.grad(loss, wanted)
     largest_weight = torch.softmax(model_at_start.scores, dim=-1).amax(dim=-1).mean().item()
+    variance = model_at_start.scores.var().item()
     typical = of_scores.norm(dim=-1).median().item()
     relative = (of_queries.norm() / of_values.norm()).item()
     squares = of_queries.square().sum(dim=-1).flatten()  # (256,), one for each query
@@ -441,9 +413,12 @@ for label, divisor in (("sqrt(d)", math.sqrt(512)), ("1", 1.0), ("d", 512)):
     share = (squares[top].sum() / squares.sum()).item()
     best, second = model_at_start.scores.flatten(0, 1).topk(2).values.unbind(dim=-1)
     leads = (best - second)[top].median().item(), (best - second).median().item()
-    print(f"divided by {label:8} largest weight {largest_weight:.2f}", end=", ")
-    print(f"scores of the median query {typical:.3f}, queries / values {relative:.2f}")
-    print(f"    the top tenth of the queries has {share:.0%} of the squared gradient")
+    print(f"divided by {label:8} variance of the scores {variance:.3f}", end=", ")
+    print(f"mean largest weight {largest_weight:.2f}")
+    print(f"    median |gradient| of a query's scores {typical:.3f}")
+    print(f"    |gradient of queries| / |gradient of values| {relative:.2f}", end=", ")
+    print(f"the top tenth of the queries has {share:.0%} of its square")
+    assert label != "sqrt(d)" or abs(variance - 1 / 9) < 0.03
     least, most = {"sqrt(d)": (0.3, 1.0), "1": (2.0, math.inf), "d": (0.0, 0.1)}[label]
     assert least < relative < most
     assert (typical < 0.05) == (share > 0.5) == (label == "1")
@@ -453,10 +428,11 @@ for label, divisor in (("sqrt(d)", math.sqrt(512)), ("1", 1.0), ("d", 512)):
 # <details><summary>Answer</summary>
 #
 # Without a divisor, the scores of the median query get the smallest gradient, because their softmax
-# is saturated. But the gradient of the queries is *large*. It lacks the factor $1/\sqrt{d}$, and
-# most of it comes from a few queries whose two best keys nearly tie. A query that has settled on
-# the wrong key gets a gradient close to 0. Dividing by $d$ does the opposite. Every query gets a
-# gradient, but a small one. Adam, which divides a gradient by its own size, can make up for that.
+# is saturated. But the gradient of the queries is *large*, because it lacks the factor
+# $1/\sqrt{d}$. Most of it comes from a tenth of the queries, those that are still undecided between
+# keys. A query that has settled on the wrong key gets a gradient close to 0. Dividing by $d$ does
+# the opposite. Every query gets a gradient, but a small one. Adam, which divides each gradient by
+# its recent magnitude, can make up for that.
 #
 # </details>
 #
@@ -468,14 +444,8 @@ for label, divisor in (("sqrt(d)", math.sqrt(512)), ("1", 1.0), ("d", 512)):
 #
 # *How much code does it take to handle masks and large scores?*
 
-# %% tags=["demo", "hide-input"]
-lit = "scores", "mask", "softmax", "weighted sum"
-shapes = {"queries": (1, 4), "keys": (3, 4), "values": (3, 1), "weighted sum": (1, 1)}
-plotting.show(plotting.diagram_strip("attention", lit=lit, shapes=shapes))
-
 # %% [markdown]
-# **Predict.** In `scores + mask`, what must `mask` contain? Which keys can query 0 see if a causal
-# `mask` is 1 for allowed keys and 0 for all others?
+# The next cell adds a causal mask that is 1 for allowed keys and 0 for all others.
 
 # %% tags=["demo"]
 rng = np.random.default_rng(1)
@@ -486,12 +456,8 @@ print("0/1 mask added, query 0:", added[0])
 assert added[0, 1:].sum() > 0.2  # the future is still there
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # The mask must contain 0 for allowed keys and $-\infty$ for all others. With 1 and 0, there is no
 # error, and query 0 sees the whole future. A bool mask in `np.where` avoids this.
-#
-# </details>
 
 # %% [markdown]
 # ### Exercise: `numpy_attention`
@@ -499,8 +465,8 @@ assert added[0, 1:].sum() > 0.2  # the future is still there
 # - **Takes** NumPy arrays `queries` `(n, d)`, `keys` `(m, d)`, `values` `(m, v)`, and optionally a
 #   bool `mask`, broadcastable to `(n, m)`.
 # - **Returns** `outputs` `(n, v)` and `attention_weights` `(n, m)`.
-# - A query that may attend to no key gets zeros in both. Large scores must not overflow. Masked
-#   keys and values have no effect if they are finite.
+# - A query with no allowed key gets zeros in both. Large scores must not overflow. As long as they
+#   are finite, masked keys and values must not change the result.
 #
 # **Worked example.** The query and the keys from section 1, with the values 7, 14 and 0, give the
 # output $4/7 \cdot 7 + 2/7 \cdot 14 = 8$. With `mask = [[False, True, True]]` the output is $28/3$.
@@ -516,11 +482,6 @@ check("numpy_attention")
 #
 # *What changes when there are batches, heads, lengths, and gradients?*
 
-# %% tags=["demo", "hide-input"]
-lit = "scores", "mask", "softmax", "weighted sum"
-shapes = {"queries": (2, 4, 3), "keys": (2, 5, 3), "values": (2, 5, 3), "weighted sum": (2, 4, 3)}
-plotting.show(plotting.diagram_strip("attention", lit=lit, shapes=shapes))
-
 # %% [markdown]
 # The formula stays the same. Batches and heads are extra leading axes, as in lesson 03, and your
 # `masked_softmax` handles lengths, masks and empty rows.
@@ -529,12 +490,12 @@ plotting.show(plotting.diagram_strip("attention", lit=lit, shapes=shapes))
 # ### Exercise: `scaled_dot_product_attention`
 #
 # - **Takes** `queries` `(..., n, d)`, `keys` `(..., m, d)` and `values` `(..., m, v)` with the same
-#   leading axes, if any. `valid_lens`, `(B,)` or `(B, n)`, and a bool `mask`, broadcastable to
-#   `(..., n, m)`, are optional. `B` is the first axis. Lengths are shared across all axes between
-#   `B` and `n`.
+#   leading axes, if any.
+# - **Optional:** `valid_lens` of shape `(B,)` or `(B, n)`, where `B` is the first axis (all heads
+#   of an item share its lengths), and `mask`, bool, broadcastable to `(..., n, m)`.
 # - **Returns** `outputs` `(..., n, v)` and `attention_weights` `(..., n, m)`.
-# - A query that may attend to no key gets zeros in both, and zero gradients. Masked keys and values
-#   have no effect if they are finite. Large scores must not overflow.
+# - A query with no allowed key gets zeros in both, and zero gradients. As long as they are finite,
+#   masked keys and values must not change the result. Large scores must not overflow.
 #
 # Use `masked_softmax` from lesson 02. Do not call `F.scaled_dot_product_attention`.
 #
@@ -555,7 +516,7 @@ check("scaled_dot_product_attention")
 # $n = m$. In *cross-attention*, the queries come from one sequence, and the keys and values come
 # from another. The function is the same.
 #
-# **Predict** the shapes of the maps of self-attention, causal self-attention and cross-attention.
+# The next cell draws the maps of self-attention, causal self-attention and cross-attention.
 
 # %% tags=["demo"]
 generator = torch.Generator().manual_seed(3)
@@ -571,20 +532,12 @@ assert across.shape == (1, 3, 5)
 assert not past[0].triu(1).any()
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
-# The maps are square, square with nothing above the diagonal, and 3 rows by 5 columns.
-#
-# </details>
-
-# %% [markdown]
 # ### The translator's own map
 #
-# Give your function the translator's queries, keys, values and lengths.
+# Give your function the translator's queries, keys, values and lengths. The cell also multiplies
+# the queries by 8, which undoes the divisor, and by 1/8, which amounts to dividing by $d$.
 #
-# **Predict.** How far is your map from the translator's own? The cell also multiplies the queries
-# by 8, which undoes the divisor, and by 1/8, which amounts to dividing by $d$. In 47,
-# *siebenundvierzig*, how does the largest weight of *seven* change?
+# **Predict.** In 47, *siebenundvierzig*, how does the largest weight of *seven* change?
 
 # %% tags=["demo"]
 taken = cross_attention_inputs(model, numerals, [3, 47])
@@ -603,19 +556,19 @@ for name in ("1", "d"):
 assert apart < 1e-4
 largest_of_seven = {name: weights[1, 1].max() for name, weights in maps.items()}
 assert largest_of_seven["1"] > 0.85 and largest_of_seven["d"] < 0.2
-assert 0.35 < largest_of_seven["sqrt(d)"] < 0.5
+assert 0.35 < largest_of_seven["sqrt(d)"] < 0.5 and maps["1"][1, 1, :6].sum() > 0.9
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The difference is 0.00, so your function computes the same map as the translator's attention.
-# Without a divisor, one letter of *sieben* gets most of the weight of *seven*, as in lesson 03. If
-# you divide by $d$, the weight spreads over the numeral.
+# Your function computes the same map as the translator's attention, up to rounding. Without a
+# divisor, one letter of *sieben* gets most of the weight of *seven*. If you divide
+# by $d$, the weight spreads over the numeral.
 #
 # </details>
 
 # %% [markdown]
-# ### What must hold
+# ### Four properties to test
 #
 # A wrong version often returns the correct shape, but does not have these properties:
 #
@@ -657,9 +610,6 @@ for name, difference in apart.items():
 # | `mask`, True = may attend | `attn_mask`, True = may attend | `attn_mask`, True = ignore |
 # | `valid_lens` | part of `attn_mask` | `key_padding_mask`, `(B, m)`, True = ignore |
 # | `mask=causal_mask(n, m)`, last query and last key aligned | `is_causal=True`, first query and first key aligned | `attn_mask`; `is_causal` is only a hint |
-#
-# **Predict.** For which $n$ and $m$ do the two causal masks agree? And what does query 0 return
-# under `is_causal`?
 
 # %% tags=["demo"]
 mask = torch.rand(2, 4, 5, generator=generator) < 0.6
@@ -678,12 +628,8 @@ print("values:", values[0])
 assert not torch.allclose(ours, theirs)
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # The masks agree only if $n = m$. Under `is_causal`, query 0 is aligned with key 0, sees that key
 # alone, and returns its value.
-#
-# </details>
 
 # %% [markdown]
 # ### Exercise: `DotProductAttention`
@@ -706,11 +652,11 @@ check("DotProductAttention")
 # %% [markdown]
 # ### Your module in the translator
 #
-# The next cell makes the translator compute its cross-attention with your module. Your module masks
-# the padding, so 7777, a much longer numeral, can be in the same batch.
+# The next cell makes the translator compute its cross-attention with your module. The batch also
+# contains 7777, a much longer numeral. Your module masks the padding that this adds to the others.
 #
-# **Predict.** How many of the numbers from 1 to 99 are translated correctly in eval mode? And if
-# half of the weights are dropped, in train mode?
+# **Predict.** How many of the numbers from 1 to 99 are translated correctly if half of the weights
+# are dropped, in train mode?
 
 # %% tags=["demo", "nbval-ignore-output"]
 attention = DotProductAttention(dropout=0.5)
@@ -736,10 +682,6 @@ assert correct["eval"] == 99 and correct["train"] < 49
 # ## 6. The gradient with respect to a query ★
 #
 # *If a query moves a little, how far does the output move?*
-
-# %% tags=["demo", "hide-input"]
-shapes = {"queries": (1, 4), "keys": (2, 4), "values": (2, 4), "outputs": (1, 4)}
-plotting.show(plotting.diagram_strip("attention", lit=("queries", "outputs"), shapes=shapes))
 
 # %% [markdown]
 # Take one query, and values that are equal to the keys, so that $o(q) = \sum_j w_j k_j$. A small
@@ -776,9 +718,7 @@ check("jacobian_wrt_query")
 # %% [markdown]
 # The next cell draws 61 random queries with 10 random keys each, for each $d$. It divides the norm
 # of each Jacobian by the norm that the same keys give with equal weights, and plots the *median*
-# over the queries. (Calling your function with $\sqrt{d}\,q$ gives the weights of unscaled
-# attention. The factor $1/\sqrt{d}$ cancels in the ratio.) **Predict.** Which line falls, scaled or
-# unscaled?
+# over the queries. **Predict.** Which line falls, scaled or unscaled?
 
 # %% tags=["demo"]
 sizes = [1, 4, 16, 64, 128]
@@ -791,6 +731,7 @@ for d in sizes:
         query, keys = torch.randn(d, generator=generator), torch.randn(10, d, generator=generator)
         even = jacobian_wrt_query(0 * query, keys).norm()
         for column, factor in enumerate((1.0, math.sqrt(d))):
+            # sqrt(d) * q gives the weights of unscaled attention; 1/sqrt(d) cancels in the ratio
             row[column] = jacobian_wrt_query(factor * query, keys).norm() / even
     for name, median in zip(names, found.median(dim=0).values.tolist(), strict=True):
         ratios[name].append(median)
@@ -811,11 +752,6 @@ assert min(ratios["softmax(q . k / sqrt(d))"]) > 0.6
 #
 # *What does `loss.backward()` compute in attention?*
 
-# %% tags=["demo", "hide-input"]
-lit = "queries", "keys", "values", "outputs"
-shapes = {"queries": (1, 4), "keys": (2, 4), "values": (2, 1), "outputs": (1, 1)}
-plotting.show(plotting.diagram_strip("attention", lit=lit, shapes=shapes))
-
 # %% [markdown]
 # ### The softmax alone
 #
@@ -830,7 +766,7 @@ plotting.show(plotting.diagram_strip("attention", lit=lit, shapes=shapes))
 # **By hand.** Take $w = (1/2, 1/4, 1/4)$ and $g = (0, 4, 8)$. The mean of $g$ under $w$ is
 # $0 + 1 + 2 = 3$, so $\partial L/\partial s = (-3/2, 1/4, 5/4)$.
 #
-# **Predict.** Add 10 to every entry of $g$. How does the result change?
+# The next cell adds 10 to every entry of $g$ in its second round.
 
 # %% tags=["demo"]
 scores = torch.tensor([2.0, 1.0, 1.0]).log().requires_grad_()
@@ -845,12 +781,8 @@ for g in (torch.tensor([0.0, 4.0, 8.0]), torch.tensor([10.0, 14.0, 18.0])):
     assert torch.allclose(g @ jacobian, by_autograd, atol=1e-5)
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # The result does not change, because the mean grows by 10 as well. The weights always sum to 1, so
 # a gradient that is equal for all of them has no effect.
-#
-# </details>
 
 # %% [markdown]
 # ### A backward pass of your own
@@ -860,7 +792,7 @@ for g in (torch.tensor([0.0, 4.0, 8.0]), torch.tensor([10.0, 14.0, 18.0])):
 # `backward` needs in `ctx`. `backward` gets the gradient of the output and returns a gradient for
 # each argument, or None. Call the function through `apply`, without keyword arguments.
 #
-# **Predict** the gradient of `ScaledCube` at $x = 2$ with `scale` 10.
+# The cell computes the gradient of `ScaledCube` at $x = 2$ with `scale` 10.
 
 
 # %% tags=["demo"]
@@ -884,12 +816,6 @@ print(f"backward returns {x.grad:.1f}, the slope between nearby values is {nearb
 assert x.grad == 120 and abs(nearby - 120) < 0.1
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
-# The gradient is 120.
-#
-# </details>
-#
 # PyTorch does not check that a gradient is correct, so compare yours with autograd or finite
 # differences.
 
@@ -979,20 +905,21 @@ check("05_scaled_dot_product")
 #    start). A higher learning rate does not help a query whose gradient is 0, and makes all other
 #    updates far too large. A *lower* rate would help, with more steps.
 # 3. **Remedy and check.** Divide by $\sqrt{d}$. Before training, measure the variance of the scores
-#    (near 1), the largest weight or the entropy of the rows (neither uniform nor one-hot), or the
-#    gradient of the *scores*, as a median over the rows. One of these, with the expected outcome,
-#    is enough. The norm of the gradient of the queries is not a check: without the divisor it is
-#    larger, because a few queries near a tie dominate it.
+#    (near 1 for features of variance 1, near 1/9 after fresh `nn.Linear` layers, and the same for
+#    every width), the largest weight or the entropy of the rows (neither uniform nor one-hot), or
+#    the gradient of the *scores*, as a median over the rows. One of these, with the expected
+#    outcome, is enough. The norm of the gradient of the queries is not a check: without the divisor
+#    it is larger, because a few undecided queries dominate it.
 # ### END SOLUTION
 
 # %% [markdown]
 # ## Summary
 #
 # Projections let a model choose the features by which queries and keys are compared. The dot
-# product of two standard normal vectors has variance $d$. Divided by $\sqrt{d}$, it has variance 1,
-# so the attention of a fresh model starts neither one-hot nor uniform, whatever the model's width.
-# Without the divisor, a wide model starts saturated on arbitrary keys, and queries that settled on
-# a wrong one get hardly any gradient.
+# product of two standard normal vectors has variance $d$. Divided by $\sqrt{d}$, it has variance 1.
+# In a fresh model this variance is about 1/9, whatever the width, so training starts from the same
+# weights. Without the divisor, a wide model starts saturated on arbitrary keys, and a query that
+# has settled on a wrong key gets hardly any gradient.
 
 # %% [markdown]
 # ## References

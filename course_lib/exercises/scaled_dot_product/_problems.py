@@ -10,7 +10,7 @@ from course_lib.exercises._builders import Given
 FORMULA = "The outputs must be softmax(Q K^T / sqrt(d)) V, and the weights that softmax."
 MASK = "A key with False in the mask must get weight 0, as if it were deleted."
 BOTH = "With lengths and a mask, a key must be allowed by both."
-EMPTY = "A query that may attend to no key must get zeros in outputs and weights."
+EMPTY = "A query with no allowed key must get zeros in outputs and weights."
 PER_QUERY = "Lengths of shape (batch, num_queries) give every query its own length."
 
 SECOND_ROW_EMPTY = np.array([[True, False, True], [False, False, False]])

@@ -217,7 +217,7 @@ INVARIANTS = {
     "scale_free": "With W_q = W_k = identity, log-weights have the same spread for any head_dim.",
     "eval_repeats": "In eval mode two calls with the same arguments agree, whatever the dropout.",
     "all_parameters_learn": "Every parameter gets a gradient.",
-    "empty_rows_zero": "A query that may attend to no key gets zeros, not NaN and no average.",
+    "empty_rows_zero": "A query with no allowed key gets zeros, not NaN and no average.",
     "arguments_unchanged": "The caller's tensors hold the same numbers after the call.",
 }
 

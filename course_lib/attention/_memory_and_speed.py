@@ -63,7 +63,7 @@ def blocked_attention(
         block_size: how many keys at a time, at least 1; the last block may be shorter.
 
     Returns:
-        `(outputs, logsumexp)`; a query that may attend to no key gets zeros, and -inf.
+        `(outputs, logsumexp)`; a query with no allowed key gets zeros, and -inf.
 
     Source: Dao 2023, algorithm 1, https://arxiv.org/abs/2307.08691
     """

@@ -49,20 +49,13 @@ plotting.show(plotting.diagram("attention", shapes=shapes | {"scores": "(..., n,
 #
 # *What does the attention of lesson 05 cost?*
 
-# %% tags=["demo", "hide-input"]
-shapes = {"queries": (1024, 64), "keys": (1024, 64), "attention weights": (1024, 1024)}
-plotting.show(
-    plotting.diagram_strip("attention", lit=("scores", "attention weights"), shapes=shapes)
-)
-
 # %% [markdown]
 # The meter below counts bytes. The *peak* is the largest number of bytes in use at once, not
 # counting the inputs. The bytes that are *kept* stay in use after the forward pass because the
 # backward pass needs them.
 #
-# **Predict.** For the 14 letters of *dreiundvierzig*, which take more memory, the three inputs with
-# 64 features each or the weights? For a page of 1,024 letters, how many matrices as large as the
-# weights are in memory at the peak?
+# **Predict.** For a page of 1,024 letters, how many matrices of the size of the attention weights
+# are in memory at the peak?
 
 
 # %% tags=["demo"]
@@ -91,14 +84,14 @@ print("      n     inputs    weights       kept       peak   KiB, one head")
 for n in (14, 1024):
     kept, peak = kibibytes(plain, *draw(n), train=True)
     print(f"{n:7,}{3 * n * 64 / 256:11,.1f}{n * n / 256:11,.1f}{kept:11,.1f}{peak:11,.1f}")
-assert 3 < peak / (n * n / 256) < 4
+assert 3 < peak / (n * n / 256) < 4 and 1 < kept / (n * n / 256) < 1.2
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
 # For a word, the weights are a fourteenth as large as the inputs. For a page they are five times as
 # large, and at the peak there are three such matrices: the weights, their gradient, and the
-# gradient of the scores. Only the weights are kept for the backward pass.
+# gradient of the scores. Of these three, only the weights are kept for the backward pass.
 #
 # </details>
 #
@@ -111,10 +104,6 @@ assert 3 < peak / (n * n / 256) < 4
 #
 # *The scores of a row arrive one block at a time, each only once. What do you have to remember?*
 
-# %% tags=["demo", "hide-input"]
-shapes = {"scores": (1, 8), "mask": (1, 8), "softmax": (1, 8)}
-plotting.show(plotting.diagram_strip("attention", lit="softmax", shapes=shapes))
-
 # %% [markdown]
 # A weight is $e^{s_j - c} / \sum_k e^{s_k - c}$, for any $c$. Lesson 02 took the largest score for
 # $c$, so that nothing overflows. You need two numbers, the largest score $c$ and the sum $t$ in the
@@ -123,8 +112,7 @@ plotting.show(plotting.diagram_strip("attention", lit="softmax", shapes=shapes))
 # **By hand.** For the scores $1, 0$, you have $c = 1$ and $t = e^0 + e^{-1} = 1.3679$. With a third
 # score $2$, $c = 2$ and $t = e^{-1} + e^{-2} + e^0 = 1.5032$.
 #
-# **Predict.** How do you get 1.5032 from $c = 1$, $t = 1.3679$ and the new score 2 alone? In the
-# longer row below, in which block does a sum that is never rescaled go wrong?
+# **Predict.** If you never rescale the sum, in which block of the row below does it go wrong?
 
 # %% tags=["demo"]
 row = torch.tensor([1.0, 0.5, 2.0, 0.0, 3.0, 1.5, 2.5, 0.5])
@@ -150,14 +138,8 @@ assert sums["never rescaled"][1] - sums["correct"][1] > 0.9
 #
 # This is the *online softmax* (Milakov and Gimelshein, 2018).
 #
-# **Predict.** Suppose a row has only masked keys in the first blocks, so the scores there are
-# $-\infty$. What is $e^{s - c}$?
-#
-# <details><summary>Answer</summary>
-#
-# Here $c = -\infty$, and $-\infty - (-\infty)$ is nan. The sum becomes nan and stays nan.
-#
-# </details>
+# Suppose a row has only masked keys in the first blocks, so the scores there are $-\infty$. Then
+# $c = -\infty$, and $-\infty - (-\infty)$ is nan. The sum becomes nan and stays nan.
 
 # %% [markdown]
 # ### Exercise: `softmax_statistics`
@@ -182,8 +164,6 @@ check("softmax_statistics")
 #
 # `course_lib.fused` has the interface of lesson 05 and calls torch's fused kernel, which also works
 # block by block.
-#
-# **Predict.** Are its outputs equal to yours? How much lower is its peak for a page?
 
 # %% tags=["demo"]
 from course_lib import fused as library
@@ -203,25 +183,16 @@ for name, version in {"yours": plain, "course_lib.fused": fused_attention}.items
 assert difference < 1e-5 and 6.5 < peaks["yours"] / peaks["course_lib.fused"] < 7.5
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # The outputs differ at most by rounding, and the peak is a seventh of yours.
-#
-# </details>
 
 # %% [markdown]
 # ## 3. Attention in blocks
 #
 # *You can update the sum block by block. Can you update the outputs as well?*
 
-# %% tags=["demo", "hide-input"]
-steps = "scores", "softmax", "weighted sum"
-shapes = {"queries": (1, 1), "keys": (3, 1), "values": (3, 1), "weighted sum": (1, 1)}
-plotting.show(plotting.diagram_strip("attention", lit=steps, shapes=shapes))
-
 # %% [markdown]
-# If you leave the division by $t$ to the end, the output becomes one more sum,
-# $O = \sum_j e^{s_j - c}\, v_j$, in which every term is scaled by $e^{-c}$.
+# If you leave the division by $t$ to the end, the output is a second sum of the same kind,
+# $O = \sum_j e^{s_j - c}\, v_j$.
 #
 # **By hand.** Take the scores $1, 0 \mid 2$ again, with the values $1, 3 \mid 5$:
 #
@@ -233,8 +204,7 @@ plotting.show(plotting.diagram_strip("attention", lit=steps, shapes=shapes))
 # The output is $5.7739 / 1.5032 \approx 3.8410$. As a by-product, you get $L = c + \ln t = 2.4076$,
 # the *log-sum-exp* of the row.
 #
-# **Predict.** The slider steps through the longer row of section 2, with the values 1 to 8. At
-# which step are the old sums multiplied by a factor less than 1?
+# The slider steps through the longer row of section 2, with the values 1 to 8.
 
 
 # %% tags=["demo"]
@@ -245,17 +215,10 @@ def draw_blocks(blocks):
 plotting.interactive(draw_blocks, blocks=range(4))
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # At the second step, the maximum rises from 2 to 3, and the factor is $e^{-1} = 0.37$. The third
 # block leaves the maximum where it is, so nothing is rescaled.
 #
-# </details>
-#
 # With many queries there are two loops, one over blocks of queries and one over blocks of keys.
-#
-# **Predict.** Which matrix is never in memory as a whole? And how many times is the first block of
-# keys, $K_0$, loaded?
 
 
 # %% tags=["demo"]
@@ -266,12 +229,8 @@ def draw_tiles(step):
 plotting.interactive(draw_tiles, step=range(13))
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # The matrix of scores never exists as a whole. There is only one tile of it at a time. $K_0$ is
 # loaded once for each block of queries, here three times, so larger blocks mean less traffic.
-#
-# </details>
 
 # %% [markdown]
 # ### Exercise: `blocked_attention`
@@ -279,12 +238,12 @@ plotting.interactive(draw_tiles, step=range(13))
 # - **Takes** `queries` `(..., n, d)`, `keys` `(..., m, d)`, `values` `(..., m, v)`; `mask`, None or
 #   broadcastable to `(..., n, m)`, True = may attend; and `block_size`, the number of keys (or
 #   queries) in a block.
-# - **Returns** `(outputs, logsumexp)`, `(..., n, v)` and `(..., n)`. Gradients reach queries, keys
-#   and values.
-# - **Never** has the scores of all blocks in memory, in one piece or in several. Do not use
+# - **Returns** `(outputs, logsumexp)`, `(..., n, v)` and `(..., n)`, differentiable with respect to
+#   queries, keys and values.
+# - **Never** holds the scores of all blocks in memory, in one piece or in several. Do not use
 #   `F.scaled_dot_product_attention`.
 # - **Edge cases.** The last block may be shorter. The mask may have one column for all keys. A
-#   query that may attend to no key gets zeros and $-\infty$, with a gradient of 0.
+#   query with no allowed key gets zeros and $-\infty$, with a gradient of 0.
 #
 # **Worked example.** For $d = 1$, the query 1, keys 1, 0, 2 and values 1, 3, 5, the results are
 # 3.8410 and 2.4076, for any block size.
@@ -296,8 +255,7 @@ from course_lib.attention import blocked_attention
 check("blocked_attention")
 
 # %% [markdown]
-# **Predict.** In blocks of 128, how much lower is the forward peak for a page? And in training,
-# does blocked attention keep more than plain attention, or less?
+# **Predict.** In training, does attention in blocks of 128 keep more than plain attention, or less?
 
 
 # %% tags=["demo"]
@@ -327,8 +285,8 @@ assert page["blocked"][0] > page["plain"][0]
 # <details><summary>Answer</summary>
 #
 # The forward pass needs less than a third of the memory, but training keeps more. Your code drops
-# each block, but autograd keeps it for the derivatives. All blocks together are the whole matrix
-# again.
+# each block, but autograd keeps it for the derivatives. Together, the kept blocks are as large as
+# the whole matrix.
 #
 # </details>
 
@@ -336,10 +294,6 @@ assert page["blocked"][0] > page["plain"][0]
 # ## 4. Discard and recompute
 #
 # *Which numbers does the backward pass have to keep?*
-
-# %% tags=["demo", "hide-input"]
-shapes = {"queries": (5, 4), "keys": (5, 4), "values": (5, 3), "attention weights": (5, 5)}
-plotting.show(plotting.diagram_strip("attention", lit="attention weights", shapes=shapes))
 
 # %% [markdown]
 # Every score can be computed again from the inputs. This is called *recomputation*. To turn the
@@ -351,8 +305,8 @@ plotting.show(plotting.diagram_strip("attention", lit="attention weights", shape
 # <details><summary>Answer</summary>
 #
 # Use $L$, as FlashAttention-2 (Dao, 2023) does: $e^{0 - 2.4076} = 0.0900$. With $c$ alone, the
-# weights would sum to $t$ instead of 1. With $t$ alone, you would divide $e^{s_j}$ by a sum in
-# which every term is scaled by $e^{-c}$.
+# weights would sum to $t$ instead of 1. $t$ alone belongs to $e^{s_j - c}$, and you do not
+# know $c$.
 #
 # </details>
 #
@@ -360,8 +314,8 @@ plotting.show(plotting.diagram_strip("attention", lit="attention weights", shape
 # of the outputs, and $dW_{ij} = G_i \cdot v_j$. The extra number is the average
 # $D_i = \sum_j W_{ij}\, dW_{ij}$ over *all* keys, and even the first block needs it.
 #
-# **Predict.** In the example with $G = 1$, the average is $D = 0.2447 \cdot 1$ $+\, 0.0900 \cdot 3$
-# $+\, 0.6652 \cdot 5$ $\approx 3.8410$. Where have you seen this number? What is $D$ for another $G$?
+# In the example with $G = 1$, the average is $D = 0.2447 \cdot 1$ $+\, 0.0900 \cdot 3$
+# $+\, 0.6652 \cdot 5$ $\approx 3.8410$. Where have you seen this number?
 #
 # <details><summary>A nudge</summary>
 #
@@ -377,7 +331,7 @@ plotting.show(plotting.diagram_strip("attention", lit="attention weights", shape
 #
 # - **`forward`** returns only the outputs. You can call `blocked_attention`.
 # - **`backward`** returns gradients for `queries`, `keys` and `values`, and None for the other two.
-#   A query that may attend to no key contributes zeros.
+#   A query with no allowed key contributes zeros.
 # - **Neither pass** creates a tensor that has both an $n$ and an $m$ axis. Otherwise you earn at
 #   most a third of the points. Do not use `F.scaled_dot_product_attention`.
 #
@@ -432,8 +386,7 @@ assert memory["plain"][-1] / memory["plain"][-2] > 3.5
 # Plain attention does two products of size $n m d$ forward and four backward. Your version computes
 # $Q K^\top$ once more, about a sixth more arithmetic.
 #
-# **Predict.** Is your version slower by a sixth, slower by more, or faster? Does that depend on
-# $n$?
+# **Predict.** Is your version slower by a sixth, slower by more, or faster?
 #
 # The recorded times are from one thread of an AMD EPYC server (torch 2.13). In JupyterLab, your own
 # times appear below them, measured on your GPU if you have one.
@@ -479,11 +432,6 @@ for whose, table in tables.items():
 # ## 5. What torch does for you
 #
 # *Which calls does PyTorch run without the matrix of scores?*
-
-# %% tags=["demo", "hide-input"]
-steps = "scores", "mask", "softmax", "weighted sum"
-shapes = {"queries": "(B, h, n, d)", "keys": "(B, h, m, d)", "weighted sum": "(B, h, n, v)"}
-plotting.show(plotting.diagram_strip("attention", lit=steps, shapes=shapes))
 
 # %% [markdown]
 # `F.scaled_dot_product_attention` chooses between *math*, which is plain attention, and *fused
@@ -541,23 +489,18 @@ assert kept["(B, h, n, d)"] < 200 < 1000 < kept["(B, n, d)"]
 # </details>
 
 # %% [markdown]
-# ## 6. The same numbers from other functions ★
+# ## 6. Fewer calls of tanh ★
 #
 # *Additive scores with $H$ hidden features need a tanh of $n m H$ numbers. Can you get by with
 # fewer?*
-
-# %% tags=["demo", "hide-input"]
-shapes = {"queries": (1, 256, 32), "keys": (1, 256, 32), "scores": (1, 256, 256)}
-plotting.show(plotting.diagram_strip("attention", lit="scores", shapes=shapes))
 
 # %% [markdown]
 # A tanh is a stretched sigmoid, $\tanh x = 2\,\sigma(2x) - 1$ with $\sigma(y) = 1 / (1 + e^{-y})$,
 # and the exponential of a sum is a product. With $x = q + k$, you need the exponentials of queries
 # and of keys, $(n + m) H$ of them instead of $n m H$.
 #
-# **Predict.** The largest number in float32 is about $e^{88}$. For $q = -60$ and $k = 60$, what
-# does $e^{-2q} \cdot e^{-2k}$ give, instead of 1? The figure shows the error of the product for
-# $q = -x$ and $k = x$, with nan drawn as 1. What does the curve of each dtype look like?
+# The largest number in float32 is about $e^{88}$. The figure shows the error of the product
+# $e^{-2q} \cdot e^{-2k}$, which should be 1, for $q = -x$ and $k = x$, with nan drawn as 1.
 
 # %% tags=["demo"]
 xs = torch.cat([torch.arange(1, 12), torch.arange(12, 60, 4), torch.arange(60, 420, 20)]).double()
@@ -577,20 +520,16 @@ plotting.show(
 )
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # Each curve has a cliff, at a different $x$ for each dtype. Before it, the error is only rounding.
 # In float32, $e^{120}$ is inf, $e^{-120}$ is 0, and their product is nan. So the factored form
 # needs a *guard* that tests whether all $|q|$ and $|k|$ are small enough. Whether fewer function
 # calls take less time depends on the machine.
-#
-# </details>
 
 # %% [markdown]
 # ### Exercise: `factored_additive_scores`
 #
 # - **Takes** `projected_queries` `(B, n, H)`, `projected_keys` `(B, m, H)`, `w_v` `(H,)`.
-# - **Returns** `(B, n, m)`: $w_v \cdot \tanh(q + k)$ for each pair. Gradients reach all three.
+# - **Returns** `(B, n, m)`: $w_v \cdot \tanh(q + k)$ for each pair, differentiable in all three.
 # - **Evaluates** exp, tanh and similar functions for at most $(n + m) H$ numbers per batch item, as
 #   long as all $|q|, |k| \le 40$ in float32 and float64.
 # - **Is correct** everywhere, also outside this range and in float16.
@@ -609,16 +548,11 @@ check("factored_additive_scores")
 #
 # *Recomputing does more arithmetic. How can it take less time?*
 
-# %% tags=["demo", "hide-input"]
-steps = "scores", "softmax", "weighted sum"
-shapes = {"queries": (4096, 64), "keys": (4096, 64), "scores": (4096, 4096)}
-plotting.show(plotting.diagram_strip("attention", lit=steps, shapes=shapes))
-
 # %% [markdown]
 # A processor does $P$ operations a second and moves $\beta$ bytes a second to and from its memory.
-# A step that does $I$ operations for each byte it moves does at most $\min(P, I \beta)$ operations
-# a second. Below the *ridge point* of $P / \beta$ operations a byte, memory is the limit. Above it,
-# arithmetic is. Let $n = m = 4096$ and $d = 64$.
+# If a step does $I$ operations per byte moved, its speed is at most $\min(P, I \beta)$. Below the
+# *ridge point* of $P / \beta$ operations a byte, memory is the limit. Above it, arithmetic is. Let
+# $n = m = 4096$ and $d = 64$.
 #
 # | step | operations | bytes | $I$ |
 # |---|---|---|---|
@@ -626,8 +560,7 @@ plotting.show(plotting.diagram_strip("attention", lit=steps, shapes=shapes))
 # | softmax: compare, subtract, exponential, add, divide | $5 n m$ | $8 n m$ | 0.6 |
 # | fused | $4 n m d$ | at least $16\, n d$ | at most 1024 |
 #
-# **Predict.** Which of the steps are limited by memory? And do the times of the three steps add up
-# to the time of the plain call?
+# **Predict.** Which of the steps are limited by memory?
 
 # %% tags=["demo"]
 n, d = 4096, 64
@@ -681,8 +614,8 @@ for whose, table in tables.items():
 # Only the softmax is limited by memory. It reaches less than half of its bound, probably because an
 # exponential counts as one operation but costs many. Both products and the fused kernel lie above
 # the ridge point and reach about three quarters of their bound. The three steps take 94 ms, and the
-# plain call takes 186. About half of the difference is the cost of fresh memory (*softmax, new
-# memory*), which the fused kernel saves.
+# plain call takes 186 ms. About half of the difference is the cost of allocating new memory (the
+# line *softmax, new memory*), which the fused kernel saves.
 #
 # </details>
 #
@@ -746,5 +679,6 @@ check("08_memory_and_speed")
 #   <https://arxiv.org/abs/2205.14135>
 # - T. Dao, *FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning*,
 #   2023. <https://arxiv.org/abs/2307.08691>
-# - PyTorch, [`scaled_dot_product_attention`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html)
+# - PyTorch,
+#   [`scaled_dot_product_attention`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html)
 #   and [*Extending PyTorch*](https://docs.pytorch.org/docs/stable/notes/extending.html).

@@ -65,7 +65,7 @@ def _edges(rng) -> list[Probe]:
     empty = some(rng, 3, 5)
     empty[2] = False
     return [
-        edge("empty_row", "A query that may attend to no key must get zeros, send back zeros and "
+        edge("empty_row", "A query with no allowed key must get zeros, send back zeros and "
                           "disturb no other query.", draw(3, 5, 2, 2), 8, empty),
         edge("one_column", "A mask (n, 1) with one column stands for all keys, in every block.",
              draw(3, 5, 2, 1), 2, np.array([[True], [True], [False]])),
@@ -152,7 +152,7 @@ EXERCISE = Exercise(
             "empty_row_nan",
             Recomputed.answer({"weights_again": lambda self, s, kept: (s - kept[..., None]).exp()}),
         ).says(
-            "For a query that may attend to no key, your `backward` gets NaN weights, such as from "
+            "For a query with no allowed key, your `backward` gets NaN weights, such as from "
             "-inf - (-inf) or 0 / 0, and they reach the gradients of the keys.",
             "What do you subtract from the scores of that row, or divide them by?",
         ),

@@ -68,7 +68,7 @@ def _edges(rng) -> list[Probe]:
     return [
         edge("late_start", "A query whose first blocks are entirely masked must begin with the "
                            "next one.", problem(rng, 4, 7, 3, 2), 3, late),
-        edge("empty_row", "A query that may attend to no key must get zeros and a log sum exp of "
+        edge("empty_row", "A query with no allowed key must get zeros and a log sum exp of "
                           "-inf.", problem(rng, 3, 8, 1, 4, 2), 8, empty),
         edge("one_column", "A mask (n, 1) with one column stands for all keys, in every block.",
              problem(rng, 3, 7, 2, 3), 3, np.array([[True], [False], [True]])),
@@ -149,6 +149,6 @@ EXERCISE = Exercise(
         "Solve a smaller version first: one query, d = 1, no mask, one key at a time, plain "
         "floats. Print c, t and O after each key of section 3's example; after the second they "
         "are 1, 1.3679 and 2.1036. Then take blocks of two keys, then many queries, where c and t "
-        "become (n, 1). Add the mask last, with the query that may attend to nothing.",
+        "become (n, 1). Add the mask last, with the query that has no allowed key.",
     ),
 )

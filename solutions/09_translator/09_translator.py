@@ -80,12 +80,12 @@ assert len(numerals.target) == 32 and target[-1] == numerals.target["<end>"]
 # - **Takes** `sequences`, a list of one or more integer tensors with one axis, and `pad`, the id
 #   that pads the rows.
 # - **Returns** `tokens` `(B, m)` and `valid_lens` `(B,)`, both of any integer dtype. Row $i$ of
-#   `tokens` holds item $i$, then `pad`. The longest item has length $m$.
-# - **Edge cases.** A real token may have the id of `pad`. Items may be int32 or empty, and if all
-#   are empty, `tokens` has shape `(B, 0)`. Do not change the items or the list.
+#   `tokens` holds item $i$, followed by `pad` up to the length $m$ of the longest item.
+# - **Edge cases.** The id `pad` can also occur as a real token. Items may be int32 or empty, and if
+#   all are empty, `tokens` has shape `(B, 0)`. Do not change the items or the list.
 #
-# **Worked example.** `pad_batch([torch.tensor([5, 8, 2]), torch.tensor([4])], pad=0)` gives `tokens`
-# `[[5, 8, 2], [4, 0, 0]]` and `valid_lens` `[3, 1]`.
+# **Worked example.** `pad_batch([torch.tensor([5, 8, 2]), torch.tensor([4])], pad=0)` gives
+# `tokens` `[[5, 8, 2], [4, 0, 0]]` and `valid_lens` `[3, 1]`.
 
 # %%
 from course_lib.attention import pad_batch
@@ -110,7 +110,7 @@ plotting.show(plotting.diagram_strip("encoder_decoder", lit="decoder tokens", sh
 # keeps each position from reading later ones.
 #
 # **Predict.** Suppose you forget the shift, and the decoder reads the targets themselves. How low
-# does the training loss go, and how well does the model translate afterwards?
+# does the training loss go?
 #
 # <details><summary>Answer</summary>
 #
@@ -162,7 +162,7 @@ assert 0.1 < num_pads / words.numel() < 0.5
 #   of shape `()` in the dtype and on the device of `logits`.
 # - **Edge cases.** Positions beyond an item's length have no effect and get zero gradient. The loss
 #   is finite for finite logits of any size. If no position is real, as with $t = 0$, the loss and
-#   its gradient are 0. Targets and lengths may be int32. Id 0 may be a real word.
+#   its gradient are 0. Targets and lengths may be int32. A target of 0 can be a real word.
 #
 # **Worked example.** Take `logits` `[[[0, 1.098612], [0, 1.098612], [9, 0]]]`, `targets`
 # `[[1, 0, 0]]` and `valid_lens` `[2]`. The two real targets have the probabilities 3/4 and 1/4, so
@@ -175,14 +175,8 @@ from course_lib.attention import masked_cross_entropy
 check("masked_cross_entropy")
 
 # %% [markdown]
-# **Predict.** To an untrained model, all 32 words are about equally likely. Roughly what is its
-# loss?
-#
-# <details><summary>Answer</summary>
-#
-# The loss is about $\ln 32 = 3.47$, because with equal probabilities every word costs $\ln 32$.
-#
-# </details>
+# To an untrained model, all 32 words are about equally likely, so its loss is about
+# $\ln 32 = 3.47$.
 
 # %% [markdown]
 # ## 4. The encoder block
@@ -279,9 +273,9 @@ plotting.show(plotting.diagram_strip("encoder_decoder", lit=lit, shapes=shapes))
 # | `feed_forward` | as in `EncoderBlock` |
 # | `norm_1`, `norm_2`, `norm_3` | `nn.LayerNorm(embed_dim)`, numbered in order of use |
 #
-# **Worked example.** Take one position $y = (1, 3)$, one position of memory $(2, 0)$, and identities
-# as above (three of them in `W_qkv`). Then $a = (1, 3) + (-1, 1) = (0, 4)$. The only key gets all
-# the weight, so $b = (0, 4) + (2, 0) = (2, 4)$. The output is $(2, 4) + (0, 1) = (2, 5)$.
+# **Worked example.** Take one position $y = (1, 3)$, one position of memory $(2, 0)$, and
+# identities as above (three of them in `W_qkv`). Then $a = (1, 3) + (-1, 1) = (0, 4)$. The only key
+# gets all the weight, so $b = (0, 4) + (2, 0) = (2, 4)$. The output is $(2, 4) + (0, 1) = (2, 5)$.
 
 # %%
 from course_lib.attention import DecoderBlock
@@ -302,8 +296,8 @@ check("DecoderBlock")
 plotting.show_source(inspect.getsource(Translator.forward))
 
 # %% [markdown]
-# Section 9 passes `mask`, and `keep` removes the masked positions from the memory, which has the
-# same effect as masking them (`masking_equals_deleting` in lesson 07).
+# Section 9 passes `mask`. The code then moves the allowed positions of the memory to the front and
+# shortens `valid_lens`, so the others are masked as padding.
 #
 # Two decisions make the map readable. The cross-attention has a single head, so there is one map.
 # And `Nearby` lets each letter attend only to letters at most four positions away, so the memory at
@@ -351,8 +345,7 @@ def learn(model, numerals, num_steps=400, max_lr=0.01, label="learning numerals"
 # decoder, cross-attention, attention in the encoder, and the feed-forward networks of both blocks.
 # Each training run takes a few seconds.
 #
-# **Predict.** What can a model without any of these parts still learn? Which part lowers the loss
-# most, and which hardly helps?
+# **Predict.** Which part lowers the loss most?
 
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -426,8 +419,8 @@ assert 3 < losses[0] < 4.5 and losses[-20:].mean() < 0.1
 #   words, with `end` but without `start`. After its `end`, an item is padded with the id
 #   `model.pad`.
 # - Run the model in eval mode and without building a graph, and restore its mode afterwards.
-# - **Edge cases.** With `max_len=0`, the result has shape `(B, 0)`. Only `end` ends an item, so a
-#   predicted pad is a word.
+# - **Edge cases.** With `max_len=0`, the result has shape `(B, 0)`. Only `end` ends a translation.
+#   If the model predicts `pad`, treat it as a word.
 #
 # **Worked example.** Suppose a model always predicts the last word plus the length of the source.
 # With `source` `[[1, 1, 0], [1, 1, 1]]`, lengths 2 and 3, `start=0`, `end=6`, `max_len=5` and pad
@@ -481,8 +474,7 @@ assert share > 0.9 and len(numerals.unseen) == 199
 # %% [markdown]
 # ### Beyond the training numbers ★
 #
-# **Predict.** The model was trained on numbers up to 999. How does it translate
-# *zweitausenddreihundert*?
+# The model was trained on numbers up to 999. Here are two larger ones.
 
 # %% tags=["demo", "nbval-ignore-output"]
 for text in ("zweitausenddreihundert", "neunzehnhundert"):
@@ -491,19 +483,15 @@ for text in ("zweitausenddreihundert", "neunzehnhundert"):
     assert "thousand" not in translation
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # *Thousand* was never a correct answer during training, so training has only lowered its logit. The
 # model fluently writes words that it knows, and nothing in its output warns you.
-#
-# </details>
 
 # %% [markdown]
 # ## 8. Where does each word look?
 #
 # *Which letters does each English word attend to?*
 #
-# **Predict.** Your model translates *siebenhundertdreiundvierzig*. Which arcs will cross?
+# Your model translates *siebenhundertdreiundvierzig*. Two of the arcs cross.
 
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -522,16 +510,12 @@ plotting.show(plotting.attention(weights, words, "siebenhundertdreiundvierzig"))
 assert weights[2].argmax() > weights[3].argmax()
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # The arcs of *forty* and *three* cross, as in lesson 00. Most of the weight of a word often lies on
 # one or two letters, because the encoder has already gathered information from the neighbors there.
-# In 2014, such maps were a sensation, because nobody had told the model which words belong
-# together.
+# In 2014 such maps were a sensation: nobody had told the model which words belong together.
 #
 # But look at *hundred*. In our run, this word attends to a letter of *vierzig*, not of *hundert*.
-#
-# </details>
+# The map alone does not say why, so section 9 intervenes.
 
 # %% [markdown]
 # ## 9. Is the map an explanation?
@@ -553,7 +537,7 @@ assert weights[2].argmax() > weights[3].argmax()
 #   log-probability with `position` masked minus the log-probability without a mask.
 # - Run the model as in `greedy_decode`, and do not change the arguments.
 # - **Edge cases.** With $t = 0$, the result has shape `(0,)`. The changes are finite, however
-#   confident the model is. Everything may be on a GPU.
+#   confident the model is. All tensors may be on a GPU.
 #
 # **Worked example.** Suppose each of three words has one vote, each source token adds one vote for
 # the word with its id, and probabilities are shares of the votes. For `source` `[[1, 2, 1]]` the
@@ -570,9 +554,6 @@ check("effect_of_masking")
 # The next cell masks each letter of *dreiundvierzig* in turn, and draws how much log-probability
 # each word loses, beside its weights. Losses are in *nats*: a loss of 1 nat divides a probability
 # by $e$. The figure clips them to the range from 0 to 1.
-#
-# **Predict.** Does a word lose most if you mask the letter with the largest weight? How much does
-# it lose?
 
 # %% tags=["demo", "nbval-ignore-output"]
 words, weights = look(translator, numerals, "dreiundvierzig")
@@ -588,17 +569,13 @@ maps, heads = torch.stack([weights, lost.clamp(0, 1)]), ["weights", "log-probabi
 plotting.show(plotting.attention(maps, words, "dreiundvierzig", heads=heads))
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
-# The answer differs from word to word, and from one training run to the next. A word may give most
+# The loss differs from word to word, and from one training run to the next. A word may give most
 # of its weight to one letter and still be nearly as likely without that letter.
-#
-# </details>
 #
 # One numeral is little evidence. For each word, the next cell masks the letter with the largest
 # weight, in all 72 numerals from 21 to 99 in which German says the ones first.
 #
-# **Predict.** What share of the words lose more than 1 nat? What share lose less than 0.1?
+# **Predict.** What share of the words lose more than 1 nat?
 
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -634,14 +611,13 @@ assert much > 0.3 and little > 0.05 and lost.mean() > 2
 #
 # In our run, more than half of the words lose more than 1 nat. But about a third lose hardly
 # anything, although the masked letter had the largest weight. Probably the neighboring letters
-# contain nearly the same information, because the encoder let them see one another. So a large
+# contain nearly the same information: in the encoder they saw one another. So a large
 # weight does not prove that the word depended on this position.
 #
 # </details>
 #
 # **Predict.** Now train the same model without `Nearby`, so that each letter may attend to all
-# others. Does it translate worse? Do the arcs still cross, and do words still look into their own
-# part of the numeral?
+# others. Do words still look into their own part of the numeral?
 
 # %% tags=["demo", "nbval-ignore-output"]
 everywhere = new_translator(numerals, window=None)
@@ -667,10 +643,9 @@ assert share_correct(everywhere, numerals) > 0.9
 # ### Written question: the map in the report
 #
 # A colleague's model decides which insurance claims to refuse. To explain a refusal, the report
-# prints the claim with each word colored by its attention weight. A person, not a program, grades
-# this question. In about ten sentences, explain what the coloring shows and what it does not show.
-# Which two experiments from this section would you run before the report goes out, and what result
-# would make you withdraw the coloring?
+# prints the claim with each word colored by its attention weight. In about ten sentences, explain
+# what the coloring shows and what it does not show. Which two experiments from this section would
+# you run before the report goes out, and what result would make you withdraw the coloring?
 
 # %% [markdown] written="map_as_explanation"
 # **Your answer** (replace the line below):
@@ -742,8 +717,8 @@ def deep_translator(version):
 
 
 # %% [markdown]
-# **Predict.** Which does more harm, dropping the residual connections or dropping the norms? Does
-# it depend on the learning rate? (The six training runs take about half a minute.)
+# **Predict.** Which does more harm, dropping the residual connections or dropping the norms? (The
+# six training runs take about half a minute.)
 
 # %% tags=["demo", "nbval-ignore-output"]
 shares = {}
@@ -762,19 +737,20 @@ assert shares["no norms", 0.01] > 0.3 and shares["no norms", 0.02] < 0.1
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Without residual connections, the model learns nothing useful at either rate. Without norms, it
-# learns at the lower rate and fails at the higher one. Here, residual connections make depth
-# possible, and norms widen the range of learning rates that work. Each number comes from a single
-# run. Another seed or another processor gives other numbers for the versions that learn.
+# Without residual connections, the model learns nothing useful at either rate. Every layer
+# averages, and nothing keeps what a position was: in the untrained model, all positions of a
+# numeral have the same vector after three encoder blocks (Dong and others 2021). Without norms, the
+# model learns at the lower rate and fails at the higher one. So norms widen the range of learning
+# rates that work. Each number comes from a single run. With two other seeds, the model without
+# norms also failed at the higher rate, and at the lower rate it was worse than the whole model.
 #
 # </details>
 
 # %% [markdown]
 # ### Additive scores, and no positions ★
 #
-# **Predict.** What share of the held-out numerals are correct if the cross-attention uses the
-# additive scores of lesson 04? And what share if you remove the positions, and with them the
-# window, which also depends on positions?
+# The next cell trains a translator whose cross-attention uses the additive scores of lesson 04, and
+# one without positions and without the window, which also depends on positions.
 
 # %% tags=["demo", "nbval-skip"]
 additive = new_translator(numerals)
@@ -789,13 +765,9 @@ for name, model in {"additive": additive, "no positions": unordered}.items():
 assert shares["additive"] > 0.9 and shares["no positions"] < 0.6
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # The additive score does about as well as the dot product, but it costs a tanh for each pair and
 # each hidden feature. *Dreihundertvier* and *vierhundertdrei* consist of the same letters. Without
 # positions, nothing tells them apart.
-#
-# </details>
 
 # %% [markdown]
 # ### Another language ★
@@ -819,8 +791,9 @@ assert look(traducteur, french, "quatre-vingt-onze")[1][0, 0] > 0.9
 # <details><summary>Answer</summary>
 #
 # *Ninety* looks almost only at the first letter, although it combines *quatre-vingt* and the ten in
-# *onze*. The encoder can combine them at any letter, so the map says little. You can have a map
-# that is easy to read, or a model that is free to mix.
+# *onze*. (In our run, the second word is wrong: 91 becomes *ninety six*.) The encoder can combine
+# them at any letter, so the map says little. You can have a map that is easy to read, or a model
+# that is free to mix.
 #
 # </details>
 
@@ -838,9 +811,7 @@ assert look(traducteur, french, "quatre-vingt-onze")[1][0, 0] > 0.9
 # | work in a layer of width $d$ | $n d^2$ | $n^2 d + n d^2$ |
 # | memory for each word while generating | none | its key and value |
 #
-# **Predict.** A *GRU*, a recurrent network, gets the same width and batches as your translator. What
-# share of the held-out numerals does it translate correctly after the same 400 steps? And after
-# 1,600 steps?
+# A *GRU*, a recurrent network, gets the same width and batches as your translator.
 
 # %% tags=["demo", "nbval-skip"]
 shares = {"attention, 400 steps": share}
@@ -855,14 +826,10 @@ for name, correct in shares.items():
 assert shares["GRU, 400 steps"] < 0.7 < 0.9 < min(share, shares["GRU, 1600 steps"])
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # After the same number of steps, the GRU is far behind. (We did not tune its learning rate.) With
 # four times as many steps it catches up, because 32 numbers can hold a numeral of thirty letters.
-# They cannot hold a page of text. For long sequences on a GPU, the first row of the table decides
-# how long a step takes.
-#
-# </details>
+# They cannot hold a page of text. For long sequences on a GPU, the number of sequential steps, the
+# first row of the table, decides how long a training step takes.
 
 # %% [markdown]
 # ## 11. Your translator beside the original
@@ -871,7 +838,7 @@ assert shares["GRU, 400 steps"] < 0.7 < 0.9 < min(share, shares["GRU, 1600 steps
 #
 # Give your blocks the whole task, the numbers 1 to 9999, and the sizes of the original: 64 features
 # and 256 hidden units. Training takes about half a minute. The 500 held-out numerals are those of
-# lesson 00. For the original, `translate_batch` does what your `greedy_decode` does for yours.
+# lesson 00. The original is decoded by `translate_batch`, yours by your `greedy_decode`.
 #
 # **Predict.** How many of the 500 does each of the two translate correctly?
 
@@ -894,9 +861,10 @@ assert counts["yours"] > 450 and counts["original"] > 490
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# In our run, yours translates 485 numerals correctly, and the original all 500. The masks, the
-# attention, the heads, the positions, the blocks, the batches, the loss and the decoding are yours.
-# PyTorch supplied the embeddings, the norms, the linear layers and the gradients.
+# In our run, yours translates 485 numerals correctly, and the original all 500. The original was
+# trained longer: for 800 steps, and then for 300 more with extra practice on rare numerals. The
+# masks, the attention, the heads, the positions, the blocks, the batches, the loss and the decoding
+# are yours. PyTorch supplied the embeddings, the norms, the linear layers and the gradients.
 #
 # </details>
 #
@@ -938,6 +906,8 @@ plotting.show(live_translator(yours=yours))
 # - D. Bahdanau, K. Cho and Y. Bengio, *Neural Machine Translation by Jointly Learning to Align and
 #   Translate*, 2014. <https://arxiv.org/abs/1409.0473>
 # - A. Vaswani and others, *Attention Is All You Need*, 2017. <https://arxiv.org/abs/1706.03762>
+# - Y. Dong, J.-B. Cordonnier and A. Loukas, *Attention is Not All You Need: Pure Attention Loses
+#   Rank Doubly Exponentially with Depth*, 2021. <https://arxiv.org/abs/2103.03404>
 # - R. Xiong and others, *On Layer Normalization in the Transformer Architecture*, 2020: pre-norm.
 #   <https://arxiv.org/abs/2002.04745>
 # - B. Zhang and R. Sennrich, *Root Mean Square Layer Normalization*, 2019.

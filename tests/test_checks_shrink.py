@@ -56,6 +56,19 @@ def test_a_shrunken_input_fails_like_the_first_and_has_small_whole_entries(name,
             assert np.isin(value.data, (-1, 0, 1, 2)).all()
 
 
+def test_a_shrunken_map_still_has_rows_that_sum_to_1():
+    def one_place_for_each_item(attention_weights):
+        return torch.tensor([int(each.argmax()) for each in attention_weights])
+
+    first = failures_of("most_attended", one_place_for_each_item)[0]
+    small = try_shrink(
+        find("most_attended"), [first], lambda probes: observe_all(one_place_for_each_item, probes)
+    )
+    assert small is not None and small.probe.num_inputs < first.probe.num_inputs
+    weights = small.probe.inputs()["attention_weights"].data
+    assert np.allclose(weights.sum(-1), 1, atol=2e-3)
+
+
 def test_a_shrunken_mask_leaves_every_row_a_key_and_a_silent_answer_keeps_its_input():
     exercise = find("masked_softmax")
     failures = failures_of("masked_softmax", over_queries)

@@ -226,10 +226,21 @@ def _changed(probe: Probe, change: Callable[[str, Any], Any], name: str) -> Prob
 
 def _apply(change: Callable[[str, Any], Any], name: str, value: Any) -> Any:
     if isinstance(value, Array):
-        return replace(value, data=change(name, value.data))
+        data = change(name, value.data)
+        return replace(value, data=_weights(data) if _is_weights(name, value.data) else data)
     if isinstance(value, list | tuple):
         return type(value)(_apply(change, name, item) for item in value)
     return change(name, value)
+
+
+def _is_weights(name: str, data: np.ndarray) -> bool:
+    return name == "attention_weights" and bool(np.allclose(data.sum(-1), 1, atol=1e-3))
+
+
+def _weights(data: np.ndarray) -> np.ndarray:
+    """Return non-negative rows that sum to 1 again, equal weights for a row of zeros."""
+    rows = np.where(data.sum(-1, keepdims=True) > 0, np.maximum(data, 0), 1.0)
+    return np.round(rows / rows.sum(-1, keepdims=True), 3).astype(data.dtype)
 
 
 def _arrays(value: Any) -> Iterator[Array]:

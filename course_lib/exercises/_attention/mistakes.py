@@ -119,6 +119,10 @@ def repeated_for_rows(self, scores, lens) -> torch.Tensor:
     return lens.reshape(-1).repeat(rows.numel() // lens.numel()).reshape(*rows, 1)
 
 
+def repeated_for_items(self, scores, lens) -> torch.Tensor:
+    return (repeated_for_rows if lens.dim() == 1 else Softmax.align)(self, scores, lens)
+
+
 def no_axis_for_heads(self, scores, lens) -> torch.Tensor:
     return lens.reshape(-1, 1, 1) if lens.dim() == 1 else Softmax.align(self, scores, lens)
 
@@ -237,8 +241,7 @@ def outputs_and_weights(self, *given, **named) -> tuple:
 
 
 _EMPTY = (
-    "What should a query that may attend to nothing receive, and which step of your code produces "
-    "that?"
+    "What should a query with no allowed key receive, and which step of your code produces that?"
 )
 
 SHARED = (
@@ -370,7 +373,11 @@ SHARED = (
         "wrong shape, or the use of another item's lengths.",
         "Which axes does your mask from the lengths have, and which do the scores have?",
     ),
-    Row("lengths_repeated", {"align": repeated}, twins=({"align": repeated_for_rows},)).says(
+    Row(
+        "lengths_repeated",
+        {"align": repeated},
+        twins=({"align": repeated_for_rows}, {"align": repeated_for_items}),
+    ).says(
         "You repeat the lengths as a whole, once for each head or query. A head or a query can get "
         "the length of another item.",
         "In which order are the repeated lengths of two items, and which order must they have?",

@@ -227,6 +227,13 @@ def largest_of_the_whole_batch(scores, keep):
 
 
 @wrong("lengths_repeated")
+def lengths_of_items_repeated(scores, valid_lens=None, mask=None):
+    if valid_lens is not None and valid_lens.dim() == 2:
+        return finfo_then_zero(scores, valid_lens, mask)
+    return lengths_repeated_for_rows(scores, valid_lens, mask)
+
+
+@wrong("lengths_repeated")
 def lengths_repeated_for_rows(scores, valid_lens=None, mask=None):
     if valid_lens is not None:
         rows = valid_lens.reshape(-1).repeat(scores.shape[:-1].numel() // valid_lens.numel())

@@ -1,0 +1,78 @@
+"""What lessons say about models that their own cells do not assert."""
+
+import inspect
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from course_lib import attention
+from course_lib.attention import positional_encoding
+from course_lib.authoring.assemble import assemble
+from course_lib.authoring.lesson_tree import LessonTree
+from course_lib.authoring.train_models import store_translator
+from course_lib.models.numerals import Numerals
+from course_lib.models.trained import trained_translator
+from course_lib.models.translator import Translator
+from course_lib.models.whole_game import translate
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def test_the_graded_numerals_of_lesson_00_look_where_its_answer_says():
+    numerals = Numerals()
+    model = trained_translator(numerals)
+    for number, parts in {
+        93: {"ninety": "neunzig", "three": "drei"},
+        709: {"seven": "sieben", "hundred": "hundert", "nine": "neun"},
+    }.items():
+        words, weights = translate(model, numerals, number)
+        text = numerals.say(number)
+        assert words == list(parts)
+        for part, row in zip(parts.values(), weights, strict=True):
+            start = text.rindex(part)
+            assert start <= row.argmax() < start + len(part)
+
+
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_torchs_module_returns_nan_for_an_empty_row_only_with_its_weights(need_weights):
+    layer = nn.MultiheadAttention(4, 1, batch_first=True)
+    x, drop = torch.randn(2, 5, 4), torch.tensor([[True] * 5, [False] * 5])
+    for mode in (True, False):
+        outputs, _ = layer.train(mode)(x, x, x, key_padding_mask=drop, need_weights=need_weights)
+        assert outputs[0].isnan().all() == need_weights and outputs[1].isfinite().all()
+
+
+@pytest.mark.parametrize("d", [32, 64, 512])
+def test_scores_of_fresh_layers_have_a_variance_of_one_ninth(d):
+    torch.manual_seed(0)
+    variances = []
+    for _ in range(20):
+        W_q, W_k = nn.Linear(d, d, bias=False), nn.Linear(d, d, bias=False)
+        queries, keys = W_q(torch.randn(50, d)), W_k(torch.randn(50, d))
+        variances.append((queries @ keys.mT / math.sqrt(d)).var().item())
+    assert abs(sum(variances) / 20 - 1 / 9) < 0.01
+
+
+def test_without_residuals_all_positions_of_a_numeral_are_equal_after_three_blocks():
+    book, _ = assemble(LessonTree.at(ROOT), "09_translator")
+    (cell,) = (cell.source for cell in book.cells if "class EncoderWithoutSums" in cell.source)
+    numerals = Numerals("german", range(1, 1000))
+    names = vars(attention) | {"nn": nn, "torch": torch, "device": "cpu", "numerals": numerals}
+    names |= {"Translator": Translator, "positional_encoding": positional_encoding}
+    exec(cell, names)
+    smallest = {}
+    for version in ("whole", "no residuals"):
+        model = names["deep_translator"](version)
+        ids = numerals.source_ids("dreiundvierzig")[None]
+        memory = model.encoder(model.embed(model.characters, ids), torch.tensor([14]))[0].double()
+        smallest[version] = (F.normalize(memory, dim=-1) @ F.normalize(memory, dim=-1).mT).min()
+    assert smallest["no residuals"] > 0.999999 > 0.5 > smallest["whole"]
+
+
+def test_lesson_00s_translator_trains_as_long_as_lesson_09_says():
+    num_steps = inspect.signature(store_translator).parameters["num_steps"].default
+    assert (num_steps, num_steps * 3 // 8) == (800, 300)

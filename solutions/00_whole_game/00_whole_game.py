@@ -13,7 +13,7 @@
 # - read an attention map;
 # - say what attention was invented for, and what queries, keys and values are;
 # - compute attention weights from a query and keys;
-# - work through an exercise with its check and hints.
+# - solve an exercise with the help of its check and hints.
 #
 # **Time:** {time}. **You need:** Python, and the basics of PyTorch tensors (shapes, indexing). You
 # do not need German. Click on a cell and press Shift + Enter to run it.
@@ -40,21 +40,22 @@ torch.set_num_threads(1)  # several threads are slow beside other programs
 # %% [markdown]
 # ## 1. Train it
 #
-# *Can a machine translate numbers that it has never seen?*
+# *Can a program translate numbers that it has never seen?*
 #
-# German writes a number as one word and says the ones before the tens. The word for 43 is
+# In German, a number is one word, and the ones come before the tens. The word for 43 is
 # *dreiundvierzig*, three-and-forty. A translator has to find the parts in a run of letters and
 # reorder them.
 #
-# Our translator reads letters and writes words. It starts as about 126,000 numbers, nearly all of
-# them random. In each of 800 steps it sees 64 numerals with their translations, and the 126,000
-# numbers change a little, so that the correct words become more likely. Of the numerals from 1 to
-# 9,999, 500 are held out: the translator never sees them during training.
+# Our translator reads letters and writes words. It starts with about 126,000 parameters, nearly all
+# random. In each of 800 steps it sees 64 numerals with their translations, and the step changes the
+# parameters a little, so that the correct words become more likely. We hold out 500 of the numerals
+# from 1 to 9,999. The translator never sees these during training.
 #
 # **Predict**, then run the cell, which takes about half a minute. Wherever you read *Predict*,
 # commit to a guess. Even a wrong guess helps you remember the answer.
 #
-# 1. Of 200 held-out numerals, how many will be translated correctly: none, about half, nearly all?
+# 1. Of 200 held-out numerals, how many will be translated correctly: none, about half, or nearly
+#    all?
 # 2. While the translator learns, arcs show which letters of *dreiundvierzig* it looks at for each
 #    word. Which letters will it need for *forty*, and which for *three*?
 
@@ -76,11 +77,13 @@ assert correct > 180
 # 1. Nearly all of them are correct. Runs differ a little, but expect more than 9 in 10. The
 #    translator cannot have memorized numbers that it never saw. It has learned the parts of
 #    numerals and how to put them together.
-# 2. *forty* looks at *vierzig*, and *three* looks at *drei*. The arcs cross because the two languages
-#    order these parts differently. Nobody told the machine where a part ends or what it means.
+# 2. *forty* looks at *vierzig*, and *three* looks at *drei*. The arcs cross because the two
+#    languages order these parts differently. Nobody told the translator where a part ends or what
+#    it means.
 #
 # *forty* may look at a single letter of *vierzig*. That is enough, because each letter has already
-# looked at its neighbors. Which letter it is depends on the training.
+# looked at its neighbors. We let a letter see only four letters on each side, which keeps the arcs
+# near their part. Which letter *forty* looks at depends on the training.
 #
 # </details>
 
@@ -89,9 +92,8 @@ assert correct > 180
 #
 # *How much does each word look at each letter?*
 #
-# **Predict** before you run the cell. The figure shows the arcs again, and its second tab shows the
-# numbers behind them, with a row for each word and a column for each letter. What is the sum of
-# each row?
+# The next figure shows the arcs again, and its second tab shows the numbers behind them, with a row
+# for each word and a column for each letter.
 
 # %% tags=["demo", "nbval-ignore-output"]
 words, weights = translate(model, numerals, "dreiundvierzig")  # weights: (2 words, 14 letters)
@@ -101,16 +103,9 @@ assert weights[0, 7:].sum() > 0.5 and weights[1, :4].sum() > 0.5
 assert torch.allclose(weights.sum(dim=1), torch.ones(2))
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
-# **Each row sums to 1.** A word distributes its attention over the letters, and more for one letter
-# means less for the others.
-#
-# </details>
-
-# %% [markdown]
 # The table in the second tab is an *attention map*. Its entries are the *attention weights*: how
-# much each word looks at each letter.
+# much each word looks at each letter. **Each row sums to 1**, so more for one letter means less for
+# the others.
 #
 # In the next figure, type a German numeral, or a number such as 1999. A translator that was trained
 # beforehand runs in the page. The button *Next word* writes the translation one word at a time.
@@ -127,23 +122,25 @@ plotting.show(live_translator(yours=model))
 plotting.show(plotting.bottleneck())
 
 # %% [markdown]
-# The first neural translators worked from memory. A *recurrent* network read the sentence once and
-# squeezed it into a single *vector*, a list of numbers. A second network wrote the translation from
-# that vector alone (Cho et al. 2014; Sutskever et al. 2014). The vector is the same size for fifty
-# words as for five, so translations of long sentences suffered.
+# The best-known early neural translators worked from memory. A *recurrent* network read the
+# sentence once and squeezed it into a single *vector*, a list of numbers. A second network wrote
+# the translation from that vector alone (Cho et al. 2014; Sutskever et al. 2014). The vector is the
+# same size for fifty words as for five, and the translations of Cho et al. got worse as sentences
+# got longer.
 #
 # Bahdanau, Cho and Bengio removed this bottleneck in 2014. They kept a vector for *every* word of
 # the source and let each new word look back at all of them. In 2017 the Transformer dropped the
 # recurrent network and kept the attention.
 #
-# Three kinds of vectors determine where a word looks. Before *forty* is written,
+# Three kinds of vectors determine where a word looks. While the translator decides on *forty*,
 #
 # - the next word has a **query**, as if asking *which letters name the tens?*
-# - each letter has a **key**, which works like a label, such as *part of a word for tens*;
+# - each letter has a **key**, which works like a label, such as *I am part of a tens word*;
 # - each letter has a **value**, the information that it passes on, such as *forty*.
 #
 # The better a key fits the query, the larger its weight. The word receives the weighted average of
-# the values. The translator learns all three kinds of vectors. The English descriptions are ours.
+# the values. Three learned matrices make the queries, keys and values. The phrases in italics are
+# ours, because the vectors are only numbers.
 
 # %% [markdown]
 # ## 4. One word by hand
@@ -156,7 +153,7 @@ plotting.show(plotting.bottleneck())
 #
 # **Predict**, then drag the tip of the query.
 #
-# 1. Which query gives *vierzig* more than 0.9 of the weight? Does the length of the arrow matter?
+# 1. Which query gives *vierzig* more than 0.9 of the weight?
 # 2. Drag the query to the center, where it fits no key at all. What are the weights there?
 
 # %% tags=["demo"]
@@ -181,8 +178,6 @@ assert 0.75 < torch.softmax(arrows @ torch.tensor([0.125, -1.0]), dim=0)[2] < 0.
 # Your translator does the same with vectors of 64 numbers. The function `cross_attention_inputs`
 # returns the vectors that the translator compares while it writes *forty three*. The *scores* are
 # the dot products divided by 8, the square root of 64. Lesson 05 explains why.
-#
-# **Predict.** Which of the 14 letters gets the highest score for *forty*?
 
 # %% tags=["demo", "nbval-ignore-output"]
 compared = cross_attention_inputs(model, numerals, [43])
@@ -196,18 +191,11 @@ for letter, score in zip("dreiundvierzig", scores, strict=True):
 assert scores.argmax() == weights[0].argmax() >= 7
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # The highest score belongs to a letter of *vierzig*. In section 2, the thickest arc of *forty* ends
 # at this letter.
 #
-# </details>
-
-# %% [markdown]
 # Scores are not weights yet: some are negative, and they do not sum to 1. The *softmax* takes the
 # exponential of each score, so that all are positive, and divides by their sum.
-#
-# **Predict.** Will the weights computed this way be exactly those of the map, or only similar?
 
 # %% tags=["demo", "nbval-ignore-output"]
 powers = scores.exp()
@@ -222,16 +210,12 @@ assert torch.allclose(by_hand, weights[0], atol=1e-3)
 assert output.shape == (64,) and 22_000 < torch.tensor(10.0).exp() < 22_050
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
-# They are the same, up to rounding. This is all that attention computes: a score for each key, a
-# softmax, and an average of the values. `output` is what the word *forty* receives.
+# The weights are those of the map, up to rounding. This is all that attention computes: a score for
+# each key, a softmax, and an average of the values. `output` is what the word *forty* receives.
 #
 # A score that is higher by 10 gets a weight that is 22,000 times as large, so one letter can get
-# nearly all of the weight. For *three*, change `queries[0, 0]` to `queries[0, 1]` and `weights[0]` to
-# `weights[1]`, and run both cells again.
-#
-# </details>
+# nearly all of the weight. For *three*, change `queries[0, 0]` to `queries[0, 1]` and `weights[0]`
+# to `weights[1]`, and run both cells again.
 
 # %% [markdown]
 # ## 5. The parts list
@@ -244,7 +228,7 @@ plotting.show(plotting.diagram("encoder_decoder", lit="cross-attention", shapes=
 
 # %% [markdown]
 # This is the architecture of a Transformer. The left side reads letters and the right side writes
-# words. What you computed happens in the highlighted box, where the words look back at the letters.
+# words. You computed the highlighted box, in which the words look back at the letters.
 #
 # In this lesson, PyTorch supplied the parts. You will write them:
 #
@@ -286,15 +270,15 @@ grade("most_attended", first_attempt, seed="public")
 # The report begins with the verdict and the points. Then it says what is wrong, asks a question,
 # and shows a small input that fails, with your result beside the expected one. Points are given for
 # *values* (the numbers are correct), *edges* (unusual cases, such as ties, are correct too),
-# *hygiene* (inputs, dtype and device are unchanged) and, in most exercises, *gradients*. Partial
+# *hygiene* (inputs, dtype and device are unchanged) and, in many exercises, *gradients*. Partial
 # solutions earn partial credit.
 #
 # </details>
 
 # %% [markdown]
 # Now write a better version where it says `YOUR CODE HERE`. Run the cell and then the check below
-# it, as often as you like. The report ends with three folded hints: the idea, where to look, and a
-# last push. Hints cost nothing.
+# it, as often as you like. The report ends with three folded hints: the idea, where to look, and
+# most of the answer. Hints cost nothing.
 
 # %% [markdown]
 # ### Exercise: `most_attended`
@@ -303,7 +287,7 @@ grade("most_attended", first_attempt, seed="public")
 #   `(batch, heads, n, m)`.
 # - **Returns** a tensor of integers `(..., n)`: for each query, the position of the key with the
 #   largest weight. If several weights tie for the largest, return the first.
-# - The function must also accept weights that require gradients.
+# - The weights of a trained model require gradients. Accept them.
 #
 # **Worked example.** For `[[0.1, 0.2, 0.7], [0.4, 0.4, 0.2]]` the result is `[2, 0]`.
 
@@ -325,12 +309,12 @@ check("most_attended")
 # A person, not a program, grades this question. If you are learning on your own, compare your
 # answer with ours in the folder `solutions/` of the course.
 #
-# *siebenundneunzig* is 97 (*sieben* 7, *neunzig* 90), and *siebenhundertneun* is 709 (*hundert* 100,
-# *neun* 9). Where should each English word look? In which map do arcs cross, and why only there?
+# *dreiundneunzig* is 93 (*drei* 3, *neunzig* 90), and *siebenhundertneun* is 709 (*sieben* 7,
+# *hundert* 100, *neun* 9). Where should each English word look? Where do arcs cross, and why?
 # Write your answer, then try both numerals in the live translator in section 2.
 #
 # ### BEGIN SOLUTION
-# 97: *ninety* looks at *neunzig* and *seven* at *sieben*; the arcs cross. 709: *seven* looks at
+# 93: *ninety* looks at *neunzig* and *three* at *drei*; the arcs cross. 709: *seven* looks at
 # *sieben*, *hundred* at *hundert*, *nine* at *neun*; no arcs cross. Both languages put the
 # hundreds first. Only ones and tens trade places, and 709 has no tens.
 #
@@ -341,7 +325,7 @@ check("most_attended")
 # %% [markdown]
 # ## 7. Count the crossings
 #
-# Between 21 and 99 there are 72 numerals in which German says the ones first. The arcs cross if the
+# Between 21 and 99 there are 72 numerals that name the ones first in German. The arcs cross if the
 # first English word looks further right than the last one. You can use your function to count the
 # numerals whose arcs cross.
 #
@@ -365,17 +349,17 @@ assert crossing > 60
 # <details><summary>Answer</summary>
 #
 # The arcs cross for nearly all of them. If the cell lists an exception, its translation tells you
-# whether the translator looked in an unexpected place or misread the numeral.
+# whether the translator looked in an unexpected place or wrote a different number.
 #
 # </details>
 
 # %% [markdown]
 # ## Summary
 #
-# Attention lets each new word look back at the whole source. The scores of a query with all keys
-# become weights that sum to 1, and the result is the weighted average of the values. A translator
-# therefore does not have to squeeze a sentence into one vector. Exercises with a star are optional,
-# and `progress()` from `course_lib` shows how far along you are.
+# Attention lets each new word look back at the whole source. The scores between a query and all
+# keys become weights that sum to 1, and the result is the weighted average of the values. A
+# translator therefore does not have to squeeze a sentence into one vector. Exercises with a star
+# are optional, and `progress()` from `course_lib` shows how far along you are.
 
 # %% [markdown]
 # ## Further exercises ★

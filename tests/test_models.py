@@ -110,6 +110,18 @@ def test_training_learns_repeats_and_ends_in_eval_mode():
     assert not model.training
 
 
+def test_a_constant_rate_stays_and_a_cycle_ends_near_zero():
+    def last_change(**options):
+        model = torch.nn.Linear(1, 1, bias=False)
+        weights = []
+        loss = lambda: (weights.append(model.weight.item()), model(torch.ones(1)).sum())[1]  # noqa: E731
+        train(model, loss, 20, max_lr=0.1, **options)
+        return abs(model.weight.item() - weights[-1])
+
+    assert last_change(constant=True) == pytest.approx(0.1, rel=0.01)
+    assert last_change() < 0.001
+
+
 def test_repeated_tokens_are_said_twice_and_windows_are_stretches_of_their_text():
     batches = repeated_tokens(24, torch.Generator().manual_seed(0), batch=5)
     for _, tokens in zip(range(20), batches, strict=False):

@@ -70,6 +70,21 @@ def test_the_page_plays_the_recorded_moments(pages):
     assert data["controls"][0]["start"] == len(frames) - 1
 
 
+def test_scores_are_drawn_as_curves_up_to_each_moment(pages):
+    scores = iter(np.linspace(0, 1, 40).tolist())
+    watch = plotting.watch_training(200, lambda: {"first": 0.25, "second": next(scores)})
+    for step in range(1, 201):
+        watch(step, 1 / step)
+    [(words, page)] = pages
+    assert words.startswith("Step 200 of 200, loss 0.01; first 0.25, second ")
+    data = json.loads(re.search(r'class="live">(.*?)</script>', page, re.S)[1])
+    frames = json.loads(gzip.decompress(base64.b64decode(data["frames"])))
+    for i, frame in enumerate(frames):
+        _loss, first, second = re.findall(r'points="(.*?)"', frame["svg"])
+        assert len(first.split()) == len(second.split()) == i + 1
+    assert "first" in frames[-1]["svg"] and "stroke-dasharray" in frames[-1]["svg"]
+
+
 def test_in_a_kernel_one_figure_changes_in_place(monkeypatch):
     display = Mock()
     monkeypatch.setattr(training, "_has_front_end", lambda: True)

@@ -1,4 +1,4 @@
-"""Train a small model with Adam and a learning rate that rises and falls."""
+"""Train a small model with Adam and a learning rate that rises and falls, or stays the same."""
 
 import time
 from collections.abc import Callable, Generator
@@ -27,6 +27,7 @@ def train(
     num_steps: int,
     *,
     max_lr: float = 4e-3,
+    constant: bool = False,
     label: str = "training",
     watch: Callable[[int, float], None] | None = None,
 ) -> Tensor:
@@ -41,6 +42,7 @@ def train(
         next_loss: returns the loss of one more batch, a scalar.
         num_steps: the number of batches.
         max_lr: the largest learning rate, in the middle of the cycle.
+        constant: whether every step has the learning rate `max_lr`, without a cycle.
         label: the text before the bar.
         watch: called after every step with the number of steps so far and the loss, in eval mode
             and without gradients, instead of showing the bar. `plotting.watch_training` returns
@@ -58,7 +60,9 @@ def train(
     if "_refusal" in model.__dict__:
         model.__dict__.pop("_refusal").remove()
     optimizer = torch.optim.Adam(model.parameters(), lr=max_lr)
-    cycle = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr, total_steps=max(num_steps, 2))
+    if not constant:
+        total = max(num_steps, 2)
+        cycle = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr, total_steps=total)
     losses = []
     before = torch.get_num_threads()
     threads = faster_threads(NUM_THREADS)
@@ -71,7 +75,8 @@ def train(
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            cycle.step()
+            if not constant:
+                cycle.step()
             losses.append(loss.detach())
             torch.set_num_threads(threads.send(time.perf_counter() - begun))
             if watch:

@@ -12,10 +12,6 @@ ALTS = {
         "Learned attention weights of both heads and their average: query i looks most at key "
         "7 - i, along the other diagonal."
     ),
-    "looking up": (
-        "At each letter of the second Kufi, head 2.0 looks at the letter after the same letter of "
-        "the first Kufi."
-    ),
     "nearest reading": (
         "40 readings and the curve of the nearest key: a staircase that passes through them all."
     ),

@@ -8,7 +8,7 @@ time left, so that no stored output depends on time.
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from course_lib.checks.observe.cells import current_shell, keep_in_view
 from course_lib.plotting.attention import shortened, stage
 from course_lib.plotting.attention_data import read
-from course_lib.plotting.colors import OUTPUT
+from course_lib.plotting.colors import OUTPUT, SERIES
 from course_lib.plotting.display import _has_front_end, put
 from course_lib.plotting.figures import Control, Plot, figure_html, stepper
 from course_lib.plotting.svg import drawing, element, text
@@ -26,6 +26,7 @@ MOMENTS = 40
 WIDTH, SHOWN = 430, 602  # units that are readable on a phone, and pixels on wider pages
 CURVE, MARGIN = 64, 44  # height of the curve, and space for its numbers
 LINE, LETTERS, LINES = 20, 52, 2  # height of a line of text, letters in it, and number of lines
+SCORES = 130  # height of the curves of scores
 MOST_WORDS = 7  # words, in two lines
 STAGE = 252  # height of letters, arcs and two lines of words, at every moment
 RECORDED = "The end of the training. You can play all of it in JupyterLab or on the course's site."
@@ -64,20 +65,26 @@ class Guess(NamedTuple):
 
 
 def training_moment(
-    losses: Any, num_steps: int, guess: Guess, source: str = "", *, wanted: str | None = None
+    losses: Any,
+    num_steps: int,
+    guess: Guess | Sequence[Mapping[str, float]],
+    source: str = "",
+    *,
+    wanted: str | None = None,
+    steps: Sequence[int] = (),
 ) -> Plot:
-    """Draw one moment of a training run: the loss so far, and the model's guess.
+    """Draw one moment of a training run: the loss so far, and the model's guess or its scores.
 
     Args:
         losses: the losses so far.
         num_steps: the steps of the whole training.
-        guess: words with weights `(len(words), len(source))`, or text without weights.
+        guess: words with weights `(len(words), len(source))`, text without weights, or scores
+            between 0 and 1 by their names, one mapping for each of `steps`.
         source: the text that the guess translates.
         wanted: the correct answer, which gets a tick.
+        steps: when the scores were measured.
     """
     so_far = as_array(losses).astype(float)
-    made = " ".join(guess.words)
-    right = wanted is not None and made == wanted
     step = len(so_far)
     head = f"step {step} of {num_steps}, loss {so_far[-1]:.2f}"
     parts = [text(head, 0, 10, 13, text_anchor="start")]
@@ -99,6 +106,13 @@ def training_moment(
         text(num_steps, MARGIN + wide, top + CURVE + 11, 13, text_anchor="end"),
     ]
     top += CURVE + 28.0
+    if not isinstance(guess, Guess):
+        drawn = _scores(steps, guess, num_steps, top)
+        words = ", ".join(f"{name} {value:.2f}" for name, value in guess[-1].items())
+        alt = f"{head[0].upper()}{head[1:]}; {words}."
+        return Plot(drawing("".join([*parts, drawn]), WIDTH, top + SCORES + 18, SHOWN), alt)
+    made = " ".join(guess.words)
+    right = wanted is not None and made == wanted
     if guess.weights is None:
         lines = [made[at : at + LETTERS] for at in range(0, len(made), LETTERS)][:LINES]
         for i, line in enumerate(lines):
@@ -124,9 +138,35 @@ def training_moment(
     return Plot(drawing("".join(parts), WIDTH, bottom, SHOWN), alt)
 
 
+def _scores(
+    steps: Sequence[int], measured: Sequence[Mapping[str, float]], num_steps: int, top: float
+) -> str:
+    """Draw a curve for each score, on the same steps as the loss above."""
+    wide = WIDTH - MARGIN - 5
+    frame = f"M{MARGIN} {top}v{SCORES}h{wide}"
+    parts = [
+        element("path", d=frame, fill="none", stroke="currentColor", stroke_opacity=0.4),
+        text("1", MARGIN - 6, top + 5, 13, text_anchor="end"),
+        text("0", MARGIN - 6, top + SCORES - 3, 13, text_anchor="end"),
+        text("score", 0, top + SCORES / 2, 13, text_anchor="start", font_style="italic"),
+    ]
+    x = [MARGIN + wide * step / num_steps for step in steps]
+    for i, name in enumerate(measured[0]):
+        y = [top + SCORES * (1 - scores[name]) for scores in measured]
+        points = " ".join(f"{a:.0f},{b:.1f}" for a, b in zip(x, y, strict=True))
+        look = {"stroke": SERIES[i % 2], "stroke_dasharray": ("none", "6 3")[i % 2]}
+        parts += [
+            element("polyline", points=points, fill="none", stroke_width=2, **look),
+            element("circle", cx=x[-1], cy=y[-1], r=4, fill=look["stroke"]),
+            element("path", d=f"M{MARGIN + 8} {top + 12 + 18 * i}h26", stroke_width=2, **look),
+            text(name, MARGIN + 40, top + 12 + 18 * i, 13, text_anchor="start"),
+        ]
+    return "".join(parts)
+
+
 def watch_training(
     num_steps: int,
-    guess: Callable[[], Guess | str],
+    guess: Callable[[], Guess | str | Mapping[str, float]],
     source: str = "",
     *,
     wanted: str | None = None,
@@ -139,8 +179,9 @@ def watch_training(
 
     Args:
         num_steps: the steps of the training.
-        guess: called at about 40 moments. It returns the model's current output for `source`, or a
-            text that the model generates.
+        guess: called at about 40 moments. It returns the model's current output for `source`, a
+            text that the model generates, or scores between 0 and 1 by their names. The figure
+            then shows how they rise and fall below the loss.
         source: the example.
         wanted: the correct answer.
     """
@@ -149,6 +190,7 @@ def watch_training(
     losses: list[float] = []
     frames: list[Plot] = []
     steps: list[int] = []
+    scores: list[Mapping[str, float]] = []
     live = _has_front_end()
     handle: Any = None
     clock = TimeLeft(num_steps)
@@ -163,9 +205,13 @@ def watch_training(
     def show(step: int, left: str) -> None:
         nonlocal handle
         made = guess()
-        made = Guess([made]) if isinstance(made, str) else made
-        frames.append(training_moment(losses, num_steps, made, source, wanted=wanted))
         steps.append(step)
+        if isinstance(made, str):
+            made = Guess([made])
+        elif isinstance(made, Mapping):
+            scores.append(made)
+            made = scores
+        frames.append(training_moment(losses, num_steps, made, source, wanted=wanted, steps=steps))
         done = step == num_steps
         if live:
             from IPython.display import HTML, display

@@ -198,6 +198,30 @@ def test_lesson_11_says_what_its_recorded_passwords_show():
     assert len(strongest) == 7 and all(token.lower() == seen.lower() for token, seen in strongest)
 
 
+def test_lesson_10_says_how_its_head_grew_and_what_needs_it():
+    options, frames = frames_of("10_language_model", "watch-it-grow-2")
+    steps = list(map(int, options))
+    losses, previous, induction = zip(
+        *[re.findall(r"\d\.\d\d", frame["alt"]) for frame in frames], strict=True
+    )
+    losses, previous, induction = ([*map(float, row)] for row in (losses, previous, induction))
+    low = max(i for i, score in enumerate(induction) if score < 0.4)
+    high = min(i for i, score in enumerate(induction) if score > 0.75)
+    assert 70 < steps[low] < steps[high] <= steps[low] + 160
+    assert losses[low] > 1 > 0.3 > losses[high]
+    assert min(induction[:15]) < 0.15 < max(previous) < 0.6 and induction[-1] > 0.8
+    assert previous[-1] > previous[low - 3] + 0.08
+
+    shown = outputs("10_language_model")
+    one, two = re.findall(r"loss (\S+), best induction score (\S+)", shown["watch-it-grow-6"])
+    assert 1.67 < float(one[0]) < 2.6 and float(two[0]) < 0.2
+    assert float(one[1]) < 0.25 and float(two[1]) > 0.8
+    removed = re.findall(
+        r"at queries, (\S+) at keys, (\S+) at values", shown["exercise-ablate-head-3"]
+    )
+    assert len(removed) == 3 and all(float(k) > 2.5 > 1 > float(v) for k, v in removed)
+
+
 def test_lesson_10_says_what_its_model_wrote_while_it_learned():
     options, frames = frames_of("10_language_model", "exercise-generate-3")
     steps = list(map(int, options))

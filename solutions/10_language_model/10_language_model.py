@@ -35,11 +35,11 @@ from course_lib.models.language_model import (
     text_windows,
 )
 from course_lib.models.stories import CHARACTERS, in_names, stories
-from course_lib.models.trained import live_induction, trained_induction, trained_writer
+from course_lib.models.trained import live_induction, trained_writer
 from course_lib.models.training import train
 
-CausalSelfAttention, masked_softmax, positional_encoding = carry_on(
-    "CausalSelfAttention", "masked_softmax", "positional_encoding"
+CausalSelfAttention, masked_softmax, positional_encoding, shift_matrix = carry_on(
+    "CausalSelfAttention", "masked_softmax", "positional_encoding", "shift_matrix"
 )
 causal_mask, scaled_dot_product_attention, split_heads, merge_heads = carry_on(
     "causal_mask", "scaled_dot_product_attention", "split_heads", "merge_heads"
@@ -165,7 +165,7 @@ plotting.show(plotting.diagram_strip("block", lit=lit, shapes=shapes))
 # - **`forward`** takes `tokens` `(B, n)`, int64 or int32, and returns logits `(B, n, num_tokens)`.
 #   It raises a `ValueError` if $n$ is larger than `context_length`.
 #
-# Section 3 loads trained weights into your class, so use exactly these names. A block can be an
+# Section 5 loads trained weights into your class, so use exactly these names. A block can be an
 # `nn.ModuleDict` or a class of your own in the same cell.
 #
 # **Worked example.** One token with the vector $(1, 3)$ and the position vector $(1, 1)$ gives
@@ -310,84 +310,9 @@ for temperature in (0.0, 0.7, 1.5):
 # attention and your model compute every character.
 
 # %% [markdown]
-# ## 3. A model that tells stories
+# ## 3. Grow a head that looks things up
 #
-# *Your model trained for about a minute. What does the same class write after longer training?*
-
-# %% tags=["demo", "hide-input"]
-lit = ("first norm", "first add", "second norm", "feed-forward", "second add")
-shapes = {"inputs": "(B, n, D)", "second add": "(B, n, D)"}
-plotting.show(plotting.diagram_strip("block", lit=lit, shapes=shapes))
-
-# %% [markdown]
-# The course trained a larger model once, on 6,000 stories, and stored its 600,000 weights. The
-# model has three blocks of four heads. At first, a quarter of its training rows were random letters
-# that repeat, such as `kfwkfwkfw`, so that looking things up paid off early. The next cell loads
-# the weights into *your* `LanguageModel` and *your* attention, and your `generate` writes.
-#
-# **Predict.** Every story invents the names of its two animals. What does the model write where a
-# name belongs, the first time and later?
-
-# %% tags=["demo", "nbval-ignore-output"]
-attentions = [CausalSelfAttention(128, 4) for _ in range(3)]
-positions = positional_encoding(192, 128)
-storyteller = LanguageModel(len(CHARACTERS), attentions, positions, hidden_dim=512)
-storyteller = trained_writer(storyteller).to(device)
-told = write(storyteller, "There was once a ", 600, temperature=0.7)
-print(told)
-hero = told.split("called ")[1].split(".")[0]
-assert told.count(hero) >= 5
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# The first time, the model invents a name. Later it repeats the same name letter by letter. Now and
-# then it confuses the two names or makes up a third.
-#
-# </details>
-#
-# The model cannot have learned these names. It has to look them up in the text that it has just
-# written. You can measure how well it does that on 64 stories that it never saw. All but a few of
-# their names are new as well.
-#
-# **Predict.** How does the mean loss on the letters of a name at its first mention compare with the
-# loss at later mentions, and with the loss on all other characters? (The first letter of a mention
-# does not count here, because nothing in the text says which of the two animals comes next.)
-
-# %% tags=["demo", "nbval-ignore-output"]
-new_stories = stories(64, seed=1)
-texts = torch.stack([CHARACTERS.ids(story.text[:192]) for story in new_stories]).to(device)
-marks = [in_names(story) for story in new_stories]  # the letters of first and of repeated mentions
-first = torch.stack([first[1:192] for first, _ in marks]).to(device)
-repeated = torch.stack([repeated[1:192] for _, repeated in marks]).to(device)
-groups = {"first mention": first, "repeated mention": repeated, "other text": ~first & ~repeated}
-
-
-def losses_of(logits):
-    """Return the mean loss on each group of characters."""
-    loss = F.cross_entropy(logits[:, :-1].mT, texts[:, 1:], reduction="none")
-    return {group: loss[marked].mean().item() for group, marked in groups.items()}
-
-
-with torch.no_grad():
-    whole = losses_of(storyteller(texts))
-for group, loss in whole.items():
-    print(f"{group:16s}  {loss:.3f}")
-measured = {"first mention": 1.8, "repeated mention": 0.003, "other text": 0.13}
-assert all(math.isclose(whole[group], loss, rel_tol=0.1) for group, loss in measured.items())
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# A letter of a new name costs 1.8 nats, a letter of a repeated name 0.003, and any other character
-# 0.13. The model is most certain where it looks things up.
-#
-# </details>
-
-# %% [markdown]
-# ## 4. Which heads look things up?
-#
-# *The model has twelve heads. How do you recognize one that looks things up?*
+# *Can attention learn to find what followed the same letter earlier in a text?*
 
 # %% tags=["demo", "hide-input"]
 lit = "attention weights"
@@ -395,16 +320,14 @@ shapes = {"attention weights": "(B, h, n, n)"}
 plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
 
 # %% [markdown]
-# To see the look-up alone, take a text without words. The next cell draws ten random letters, all
-# different, and repeats them. The first ten letters cannot be predicted. The other ten can be
-# looked up, because each letter is followed by the same letter as the first time.
+# To study this look-up in isolation, take a text without words. The next cell draws twelve random
+# letters, all different, and repeats them. The first twelve letters cannot be predicted. The others
+# can be looked up, because each letter is followed by the same letter as the first time.
 
 # %% tags=["demo"]
-letters = CHARACTERS.ids(string.ascii_lowercase)
-generator = torch.Generator().manual_seed(0)
-drawn_letters = next(repeated_tokens(26, generator, shortest=10, longest=10))
-puzzle = letters[drawn_letters].to(device)  # (64, 20)
-print(" ".join(CHARACTERS.words(puzzle[0])))
+generator = torch.Generator().manual_seed(99)
+puzzle = next(repeated_tokens(26, generator, shortest=12, longest=12)).to(device)  # (64, 24)
+print(" ".join(string.ascii_uppercase[letter] for letter in puzzle[0].tolist()))
 
 # %% [markdown]
 # **Predict.** A position can attend to any earlier one. Could a model with a *single* layer do this
@@ -445,71 +368,142 @@ from course_lib.attention import induction_score
 check("induction_score")
 
 # %% [markdown]
-# `previous_token_score` is the same mean for the weight on position $i - 1$. The next cell computes
-# both scores for all heads, as means over 64 strings of random letters. Heads are named layer.head.
+# ### The first step by hand
 #
-# **Predict.** In which layers do you expect heads that look things up? In which layer do you expect
-# heads that attend to the previous letter?
-
-# %% tags=["demo", "nbval-ignore-output"]
-names = [f"{layer}.{head}" for layer in range(3) for head in range(4)]
-with torch.no_grad():
-    storyteller(puzzle)
-maps = [block.attention.attention_weights.mean(dim=0) for block in storyteller.blocks]
-previous = torch.cat([previous_token_score(weights) for weights in maps]).cpu()
-induction = torch.cat([induction_score(weights) for weights in maps]).cpu()
-panels = {"weight on the previous letter": {"": previous}, "induction score": {"": induction}}
-plotting.show(plotting.bars(panels, x_label="head", y_label="mean weight", ticks=names))
-assert induction[:4].max() < 0.15 and max(induction[5], induction[9]) < 0.15
-assert induction[[4, 6, 7]].min() > 0.55 and induction[[4, 6, 7]].max() < 0.85
-assert induction[[8, 10, 11]].min() > 0.25 and induction[[8, 10, 11]].max() < 0.55
-assert previous[:3].max() < 0.42 and previous[:3].min() > 0.2 > previous[3:].max()
-
-# %% [markdown]
-# <details><summary>Answer</summary>
+# You already have a matrix that makes a head look one position back. It is $R_{-1}$ of lesson 06,
+# your `shift_matrix(-1, D)`. In the next cell, the first 32 features of each vector hold the letter,
+# and the other 32 hold the position. Queries and keys read only the positions, and values read only
+# the letters.
 #
-# The look-up takes two layers, so no head of layer 0 can do it. Heads 1.0, 1.2 and 1.3 have
-# induction scores of 0.6 to 0.8, and heads 2.0, 2.2 and 2.3 have scores of 0.3 to 0.5. The previous
-# letter gets the most weight in layer 0, where heads 0.0, 0.1 and 0.2 put 0.24 to 0.4 of their
-# weight on it.
-#
-# </details>
-#
-# Now watch one head of each kind on a story. Point at a letter of the second *Kufi*. Where does the
-# head of layer 2 look, and what is written there?
-
-# %% tags=["demo", "nbval-ignore-output"]
-beginning = new_stories[0].text[:56]
-begins = beginning.rindex("Kufi")
-with torch.no_grad():
-    storyteller(CHARACTERS.ids(beginning)[None].to(device))
-looks_up = storyteller.blocks[2].attention.attention_weights[0, 0]
-looks_back = storyteller.blocks[0].attention.attention_weights[0, 2]
-maps = torch.stack([looks_up, looks_back])
-figure = plotting.attention(maps, beginning, beginning, heads=["head 2.0", "head 0.2"])
-plotting.show(figure, key="looking up")
-assert looks_up[begins : begins + 3].argmax(dim=1).tolist() == [1, 2, 3]
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# The head looks at the position after the same letter of the first *Kufi*: from *K* to *u*, from
-# *u* to *f*, from *f* to *i*. The letter there is the next one to write, and the head copies it.
-# Head 0.2 often looks one letter back.
-#
-# </details>
-#
-# The next figure runs a smaller model of the same kind in the page. It has two layers and was
-# trained on random letters alone. Type letters, repeat a few of them, and see what the model
-# predicts after each.
+# **Predict.** Which letter does the head copy into the vector at each position?
 
 # %% tags=["demo"]
-attentions = [CausalSelfAttention(64, 4) for _ in range(2)]
-stored = trained_induction(LanguageModel(26, attentions, positional_encoding(32, 64)))
-plotting.show(live_induction(stored))
+once = [string.ascii_uppercase.index(letter) for letter in "KTQBXKTQBX"]
+x = torch.cat([F.one_hot(torch.tensor(once), 32), positional_encoding(10, 32)], dim=1)[None]
+nothing, same = torch.zeros(32, 32), torch.eye(32)
+W_q = torch.block_diag(nothing, 80 * shift_matrix(-1, 32))  # 80 makes the softmax sharp
+W_k = torch.block_diag(nothing, same)
+W_v = torch.block_diag(same, nothing)
+by_hand = CausalSelfAttention(64, 1).requires_grad_(False)
+by_hand.W_qkv.weight.copy_(torch.cat([W_q, W_k, W_v]))
+by_hand.W_o.weight.copy_(torch.eye(64))
+copied = by_hand(x)[0, :, :26].argmax(dim=-1)
+print("letter  K T Q B X K T Q B X")
+print("copied ", " ".join(string.ascii_uppercase[letter] for letter in copied.tolist()))
+print(f"previous-token score {previous_token_score(by_hand.attention_weights[0]).item():.2f}")
+assert copied[1:].tolist() == once[:-1] and copied[0] == once[0]
+assert previous_token_score(by_hand.attention_weights[0]).item() > 0.95
 
 # %% [markdown]
-# ## 5. Prove it
+# <details><summary>Answer</summary>
+#
+# From the second position on, the head copies the previous letter. The first position has no
+# predecessor and copies its own letter. `previous_token_score` is the mean weight of each position on
+# the one before it.
+#
+# </details>
+#
+# A head of the next layer could now make its query from the current letter and its key from the
+# copied letter, and its score would be high exactly where the current letter came before.
+
+# %% [markdown]
+# ### Watch it grow
+#
+# Nobody sets the weights of the next model. It has two layers of four heads and no feed-forward
+# networks, and it learns from strings of 4 to 16 letters, each repeated once. The loss covers only
+# the letters that can be looked up. While the model learns, the figure shows the loss, the best
+# score for the previous letter in layer 0, and the best induction score in layer 1.
+#
+# **Predict.** Do the three curves change steadily or suddenly?
+
+
+# %% tags=["demo", "nbval-ignore-output"]
+def second_half(logits, tokens):
+    """Return the loss on the letters that can be looked up."""
+    period = tokens.shape[1] // 2
+    return next_token_loss(logits[:, period:], tokens[:, period:])
+
+
+def best_scores(model):
+    """Return the best score of a head in the first and in the last layer, on the puzzle."""
+    model(puzzle)
+    first, *_, last = [block.attention.attention_weights.mean(dim=0) for block in model.blocks]
+    return {
+        "previous letter, layer 0": previous_token_score(first).max().item(),
+        "induction score, layer 1": induction_score(last).max().item(),
+    }
+
+
+def grow(seed, num_layers=2, *, watched=False):
+    """Return a model trained on repeated letters, and its losses."""
+    torch.manual_seed(seed)
+    attentions = [CausalSelfAttention(64, 4) for _ in range(num_layers)]
+    model = LanguageModel(26, attentions, positional_encoding(32, 64)).to(device)
+    drawn = repeated_tokens(26, torch.Generator().manual_seed(seed), batch=32, shortest=4)
+
+    def next_loss():
+        tokens = next(drawn).to(device)
+        return second_half(model(tokens), tokens)
+
+    watch = None
+    if watched:
+        watch = plotting.watch_training(600, functools.partial(best_scores, model))
+    return model, train(model, next_loss, 600, max_lr=3e-3, constant=True, watch=watch)
+
+
+grown, losses = grow(0, watched=True)
+grown_scores = best_scores(grown)
+assert losses[:20].mean() > 2.7 and losses[-100:].mean() < 0.15
+assert grown_scores["induction score, layer 1"] > 0.8
+assert grown_scores["previous letter, layer 0"] > 0.24
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# They change suddenly, and together. For a while, the loss falls slowly and the induction score stays
+# low. Then, within about a hundred steps, the loss drops to nearly 0 and the induction score
+# rises above 0.8. The score for the previous letter rises at the same time, but stays lower than that
+# of the head you made by hand. Such a sudden change is called a *phase change* (Olsson and others
+# 2022).
+#
+# </details>
+#
+# The next figure runs *your* model in the page. Type letters, repeat a few of them, and see what the
+# model predicts after each. In a head of layer 1 with a high score, which letter does the last `Q`
+# look at?
+
+# %% tags=["demo", "nbval-ignore-output"]
+plotting.show(live_induction(grown))
+
+# %% [markdown]
+# **Predict.** A model with one layer gets the same training. It cannot do the look-up. How low can
+# its loss still get on these strings of twelve letters?
+
+# %% tags=["demo", "nbval-ignore-output"]
+one_layer, _ = grow(0, num_layers=1)
+with torch.no_grad():
+    for name, model in {"one layer": one_layer, "two layers": grown}.items():
+        print(f"{name:10s}  loss {second_half(model(puzzle), puzzle).item():.2f}", end="")
+        maps = model.blocks[-1].attention.attention_weights.mean(dim=0)
+        print(f", best induction score {induction_score(maps).max().item():.2f}")
+    single = second_half(one_layer(puzzle), puzzle).item()
+    double = second_half(grown(puzzle), puzzle).item()
+assert 1.5 < single < 2.6 and double < 0.2
+one_layer(puzzle)
+assert induction_score(one_layer.blocks[0].attention.attention_weights.mean(dim=0)).max() < 0.2
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# One layer does better than guessing among 26 letters, which costs $\ln 26 = 3.26$, but its loss stays
+# far above that of two layers, and no head has a high induction score. A model that cannot look
+# anything up can still exclude letters. If it knew which twelve letters occur and which of them have
+# already been repeated, its loss would be $\ln(12!) / 12 = 1.67$.
+#
+# </details>
+
+# %% [markdown]
+# ## 4. Prove it
 #
 # *A score shows where a head looks. Does the model need the head?*
 
@@ -550,154 +544,220 @@ from course_lib.attention import ablate_head
 check("ablate_head")
 
 # %% [markdown]
-# **Predict.** Switch off one head at a time. Which of the twelve does the model need to repeat a
-# name?
+# In your two layers, nothing lies between the heads of layer 0 and those of layer 1. Layer 1 reads
+# the residual stream three times, for its queries, its keys and its values. The next cell computes
+# what layer 1 reads twice, with the heads of layer 0 and without them. It uses the version without
+# them for *one* of the three, and leaves the other two and everything else unchanged. It does this
+# for three models, which started from different random weights.
+#
+# **Predict.** Which of the three needs the heads of layer 0 most?
 
 
 # %% tags=["demo", "nbval-ignore-output"]
-def losses_without(*heads):
-    """Return the losses while heads, each named layer.head, are switched off."""
+@torch.no_grad()
+def loss_without_layer_0(model, *readings):
+    """Return the loss if layer 1 makes its queries, keys or values without the heads of layer 0."""
+    first, second = model.blocks
+    start = model.tokens(puzzle) + model.positions[: puzzle.shape[1]]
+    stream = start + first.attention(first.norm_1(start))
+    read = {part: stream for part in ("queries", "keys", "values")}
+    read |= dict.fromkeys(readings, start)
+    matrices = second.attention.W_qkv.weight.chunk(3)
+    queries, keys, values = [
+        split_heads(second.norm_1(vectors) @ W.T, 4)
+        for vectors, W in zip(read.values(), matrices, strict=True)
+    ]
+    mask = causal_mask(puzzle.shape[1]).to(device)
+    outputs, _ = scaled_dot_product_attention(queries, keys, values, mask=mask)
+    stream = stream + second.attention.W_o(merge_heads(outputs))
+    return second_half(model.to_logits(model.norm(stream)), puzzle).item()
+
+
+models = {"seed 0": grown, "seed 1": grow(1)[0], "seed 2": grow(2)[0]}
+removed = {
+    name: {
+        "nothing": loss_without_layer_0(model),
+        "queries": loss_without_layer_0(model, "queries"),
+        "keys": loss_without_layer_0(model, "keys"),
+        "values": loss_without_layer_0(model, "values"),
+    }
+    for name, model in models.items()
+}
+panels = {name: {"": list(losses.values())} for name, losses in removed.items()}
+ticks = ["nothing", "queries", "keys", "values"]
+label = "heads of layer 0 removed from"
+plotting.show(plotting.bars(panels, x_label=label, y_label="loss in nats", ticks=ticks))
+for losses in removed.values():
+    assert losses["nothing"] < 0.2 and losses["keys"] > 2.5
+    assert max(losses["queries"], losses["values"]) < 1
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# The keys need them most, for all three seeds. Without the copies that layer 0 made, a key no longer
+# says which letter came before it, and the query finds nothing. The queries and the values hardly
+# need layer 0. Both can use the current letter, which was in the stream from the start.
+#
+# </details>
+#
+# You have found a *circuit*: heads in two layers, and what one of them writes for the other to read.
+# The same circuit was found in small attention models (Elhage and others 2021) and in large language
+# models (Olsson and others 2022).
+
+# %% [markdown]
+# ## 5. The same circuit in a model that tells stories
+#
+# *Your two layers know only random letters. Are there such heads in a model that writes text?*
+
+# %% tags=["demo", "hide-input"]
+lit = ("first norm", "first add", "second norm", "feed-forward", "second add")
+shapes = {"inputs": "(B, n, D)", "second add": "(B, n, D)"}
+plotting.show(plotting.diagram_strip("block", lit=lit, shapes=shapes))
+
+# %% [markdown]
+# The course trained a larger model once, on 6,000 stories, and stored its 600,000 weights. The
+# model has three blocks of four heads, with feed-forward networks. At first, a quarter of its
+# training rows were random letters that repeat, so that it learned to look things up early. Later,
+# nearly all rows were stories, and capital letters counted five times. The next cell loads the
+# weights into *your* `LanguageModel` and *your* attention, and your `generate` writes.
+#
+# **Predict.** Every story invents the names of its two animals. What does the model write where a
+# name belongs, the first time and later?
+
+# %% tags=["demo", "nbval-ignore-output"]
+attentions = [CausalSelfAttention(128, 4) for _ in range(3)]
+positions = positional_encoding(192, 128)
+storyteller = LanguageModel(len(CHARACTERS), attentions, positions, hidden_dim=512)
+storyteller = trained_writer(storyteller).to(device)
+told = write(storyteller, "There was once a ", 600, temperature=0.7)
+print(told)
+hero = told.split("called ")[1].split(".")[0]
+assert told.count(hero) >= 5
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# The first time, the model invents a name. Later it repeats the same name letter by letter. Now and
+# then it confuses the two names or makes up a third.
+#
+# </details>
+#
+# You can measure how well it looks names up, on 64 stories that it never saw. Nearly all of their
+# names are new as well.
+#
+# **Predict.** What share of the letters does the model predict correctly at the first mention of a
+# name, at later mentions, and in all other text? (The first letter of a mention does not count here,
+# because nothing in the text says which of the two animals comes next.)
+
+# %% tags=["demo", "nbval-ignore-output"]
+new_stories = stories(64, seed=1)
+texts = torch.stack([CHARACTERS.ids(story.text[:192]) for story in new_stories]).to(device)
+marks = [in_names(story) for story in new_stories]  # the letters of first and of repeated mentions
+first = torch.stack([first[1:192] for first, _ in marks]).to(device)
+repeated = torch.stack([repeated[1:192] for _, repeated in marks]).to(device)
+groups = {"first mention": first, "repeated mention": repeated, "other text": ~first & ~repeated}
+
+
+def shares_correct(*heads):
+    """Return the share of letters predicted correctly with heads, named layer.head, off."""
     with contextlib.ExitStack() as stack, torch.no_grad():  # one `with` for each head
         for name in heads:
             layer, head = map(int, name.split("."))
             stack.enter_context(ablate_head(storyteller, layer, head))
-        return losses_of(storyteller(texts))
+        correct = storyteller(texts)[:, :-1].argmax(dim=-1) == texts[:, 1:]
+    return {group: correct[marked].float().mean().item() for group, marked in groups.items()}
 
 
-one_off = {name: losses_without(name) for name in names}
-panels = {
-    group: {"": [losses[group] for losses in one_off.values()]}
-    for group in ("repeated mention", "other text")
-}
-plotting.show(
-    plotting.bars(panels, x_label="head switched off", y_label="loss in nats", ticks=names)
-)
-assert math.isclose(one_off["2.0"]["repeated mention"], 0.46, rel_tol=0.1)
-assert max(one_off, key=lambda name: one_off[name]["repeated mention"]) == "2.0"
-assert all(one_off[name]["repeated mention"] < 0.1 for name in names[4:] if name != "2.0")
-assert max(one_off, key=lambda name: one_off[name]["other text"]) == "0.3"
+whole = shares_correct()
+for group, share in whole.items():
+    print(f"{group:16s} {share:4.0%}")
+assert whole["repeated mention"] > 0.99
+assert 0.25 < whole["first mention"] < 0.4 < 0.9 < whole["other text"] < whole["repeated mention"]
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# No single head is indispensable. The largest loss on names is 0.46, without head 2.0, and guessing
-# would cost $\ln 61 = 4.1$. For each other head of layers 1 and 2, the loss on names stays below
-# 0.1. For the rest of the text, head 0.3 matters most.
+# Nearly every letter of a repeated name is correct, and that is more than in other text. At the
+# first mention, the model predicts only about a third of the letters correctly.
 #
 # </details>
 #
-# **Predict.** Six heads look up letters, three in layer 1 and three in layer 2, and those of layer
-# 1 have the higher scores. Switch off each group of three together. Which group does the model need
-# for the names? What happens to the rest of the text?
+# The next cell computes both scores for all twelve heads, as means over the puzzle's 64 strings.
+# Heads are named layer.head.
+#
+# **Predict.** In which layers do you expect heads that look things up?
 
 # %% tags=["demo", "nbval-ignore-output"]
-switched_off = {"none": (), "layer 1": ("1.0", "1.2", "1.3"), "layer 2": ("2.0", "2.2", "2.3")}
-off = {label: losses_without(*heads) for label, heads in switched_off.items()}
-panels = {
-    group: {"": [losses[group] for losses in off.values()]}
-    for group in ("repeated mention", "other text")
-}
-plotting.show(
-    plotting.bars(panels, x_label="heads switched off", y_label="loss in nats", ticks=list(off))
+names = [f"{layer}.{head}" for layer in range(3) for head in range(4)]
+letters = CHARACTERS.ids(string.ascii_lowercase).to(device)
+with torch.no_grad():
+    storyteller(letters[puzzle])
+maps = [block.attention.attention_weights.mean(dim=0) for block in storyteller.blocks]
+previous = torch.cat([previous_token_score(weights) for weights in maps]).cpu()
+induction = torch.cat([induction_score(weights) for weights in maps]).cpu()
+panels = {"weight on the previous letter": {"": previous}, "induction score": {"": induction}}
+plotting.show(plotting.bars(panels, x_label="head", y_label="mean weight", ticks=names))
+assert induction[:4].max() < 0.15 and max(induction[5], induction[9]) < 0.15
+assert induction[[4, 6, 7]].min() > 0.5
+assert (
+    0.2 < induction[[8, 10, 11]].min() < induction[[8, 10, 11]].max() < induction[[4, 6, 7]].min()
 )
-assert off["layer 2"]["repeated mention"] > whole["first mention"]
-assert math.isclose(off["layer 2"]["repeated mention"], 2.3, rel_tol=0.1)
-assert math.isclose(off["layer 2"]["other text"], 0.26, rel_tol=0.1)
-assert math.isclose(off["layer 1"]["repeated mention"], 0.13, rel_tol=0.1)
-assert math.isclose(off["layer 1"]["other text"], 1.4, rel_tol=0.1)
+assert previous[:3].min() > 0.2 > previous[3:].max()
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The model needs the group in layer 2. Without it the loss on repeated names rises from 0.003 to
-# 2.3, more than a new name costs, while the loss on the rest of the text rises only from 0.13 to
-# 0.26. With only one of the three off, the loss is at most 0.46, because the others do the same
-# job. Without the group in layer 1, the effect is reversed. The loss on names rises only to 0.13,
-# but the loss on the rest of the text rises to 1.4. A high score does not prove that a head is
-# needed, and an ablation without effect does not prove that a head does nothing. You have to switch
-# off the whole group, and compare the result with that of a control group of the same size.
+# The look-up takes two layers, so no head of layer 0 has a high induction score. Three heads of layer
+# 1 have the highest scores, and three of layer 2 come next. The previous letter gets the most weight
+# from three heads of layer 0.
 #
 # </details>
 #
-# Zero is a crude substitute for a head's output, because the model never saw it during training.
-# Research papers often use the head's mean output instead. This is called *mean ablation*.
-
-# %% [markdown]
-# ### The message
-#
-# Layer 2 reads the previous letter only from the residual stream. Heads 0.0, 0.1 and 0.2 put
-# more weight on the previous letter than any other head. Does the look-up need what they
-# write into the stream, their *message*? Layer 2 reads the stream three times, for its queries, its
-# keys and its values. The next cell computes the stream twice, with these heads and without them,
-# and uses the second version for *one* of the three. Everything else stays the same.
-#
-# **Predict.** For which of the three does the look-up need the message?
-
+# **Predict.** Switch off the three high-scoring heads of layer 1, or those of layer 2, or a *control
+# group* of three heads with low induction scores, 0.1, 1.1 and 2.1. Which group does the model need
+# to repeat a name?
 
 # %% tags=["demo", "nbval-ignore-output"]
-def feed_forward(block, x):
-    return x + block.feed_forward(block.norm_2(x))
-
-
-def stream():
-    """Return what layer 2 reads, `(B, n, D)`."""
-    x = storyteller.tokens(texts) + storyteller.positions
-    for block in storyteller.blocks[:2]:
-        x = feed_forward(block, x + block.attention(block.norm_1(x)))
-    return x
-
-
-@torch.no_grad()
-def losses_without_message(reading):
-    """Return the losses if layer 2 makes its queries, keys or values without the message."""
-    x = stream()
-    with (
-        ablate_head(storyteller, 0, 0),
-        ablate_head(storyteller, 0, 1),
-        ablate_head(storyteller, 0, 2),
-    ):
-        without_message = stream()
-    block = storyteller.blocks[2]
-    read = dict.fromkeys(("queries", "keys", "values"), block.norm_1(x))
-    read[reading] = block.norm_1(without_message)
-    W_q, W_k, W_v = block.attention.W_qkv.weight.chunk(3)
-    queries = split_heads(read["queries"] @ W_q.T, 4)
-    keys = split_heads(read["keys"] @ W_k.T, 4)
-    values = split_heads(read["values"] @ W_v.T, 4)
-    mask = causal_mask(192).to(device)
-    outputs, _ = scaled_dot_product_attention(queries, keys, values, mask=mask)
-    x = feed_forward(block, x + block.attention.W_o(merge_heads(outputs)))
-    return losses_of(storyteller.to_logits(storyteller.norm(x)))
-
-
-removed = {part: losses_without_message(part) for part in ("queries", "keys", "values")}
+switched_off = {
+    "none": (),
+    "layer 1": ("1.0", "1.2", "1.3"),
+    "layer 2": ("2.0", "2.2", "2.3"),
+    "control": ("0.1", "1.1", "2.1"),
+}
+off = {label: shares_correct(*heads) for label, heads in switched_off.items()}
+one_off = {name: shares_correct(name)["repeated mention"] for name in names}
 panels = {
-    group: {"": [losses[group] for losses in removed.values()]}
+    group: {"": [100 * shares[group] for shares in off.values()]}
     for group in ("repeated mention", "other text")
 }
+ticks = list(off)
 plotting.show(
-    plotting.bars(
-        panels, x_label="message removed from", y_label="loss in nats", ticks=list(removed)
-    )
+    plotting.bars(panels, x_label="heads switched off", y_label="% of letters correct", ticks=ticks)
 )
-for part, loss in {"queries": 1.5, "keys": 2.0, "values": 0.16}.items():
-    assert math.isclose(removed[part]["repeated mention"], loss, rel_tol=0.1)
-    assert round(removed[part]["other text"], 1) == 0.2
+worst = min(one_off, key=one_off.get)
+print(f"with one head off, at least {one_off[worst]:.0%} of a repeated name (head {worst})")
+assert off["layer 2"]["repeated mention"] < 0.4 < 0.93 < off["layer 1"]["repeated mention"]
+assert off["control"]["repeated mention"] > 0.97
+assert off["layer 2"]["other text"] > off["layer 1"]["other text"] + 0.1
+assert 0.8 < one_off[worst] < 0.92 and worst == "2.0"
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The keys need the message, as you worked out in section 4. Without it, the loss on names rises to
-# 2.0. The queries need it as well, and the loss rises to 1.5. Queries seem to contain more than the
-# current letter, probably because a single letter occurs too often in a story to identify a
-# position. The values hardly need the message (0.16), because they carry the letter to copy and not
-# the one before it. The loss on the rest of the text is about 0.2 each time.
+# The model needs the group in layer 2. Without it, only about a quarter of the letters of a repeated
+# name are correct, although most of the other text still is. Without the group in layer 1, which
+# has the higher scores, or without the control group, nearly all of them are correct. Without the
+# group in layer 1, it is the other text that suffers. With only one head of layer 2 off, most letters
+# are still correct, because the other two remain.
+#
+# A high score does not prove that a head is needed, and an ablation without effect does not prove
+# that a head does nothing. Switch off whole groups, and compare with a control group of the same
+# size. In large models, too, heads take over when others are removed (Wang and others 2022).
 #
 # </details>
 #
-# You have found a *circuit*: heads in two layers, and the message between them. The same circuit
-# was found in small attention models (Elhage and others 2021) and in large language models (Olsson
-# and others 2022). There, too, heads take over when others are removed (Wang and others 2022).
+# A head's output is never zero during training, so an output of zero is a crude substitute. Research
+# papers often use the head's mean output instead. This is called *mean ablation*.
 
 # %% [markdown]
 # ### Written question: what the loss tells you
@@ -743,20 +803,19 @@ for part, loss in {"queries": 1.5, "keys": 2.0, "values": 0.16}.items():
 # A text is its own answer key, because position $i$ predicts token $i + 1$, and the loss is the
 # mean of $-\ln p$. To write, a model chooses a token, appends it, and reads again, and the
 # temperature and top-k set how random the choice is. An induction head looks up what followed last
-# time, and it needs the message that heads of an earlier layer add to the residual stream. A score
-# finds such heads, an ablation shows what the model needs them for, and heads that do the same job
-# have to be switched off together.
+# time, and its keys need what heads of an earlier layer add to the residual stream. In your model it
+# appears suddenly, and one layer is not enough. A score finds such heads, an ablation shows what the
+# model needs them for, and heads that share a job have to be switched off together.
 #
 # ## Further exercises ★
 #
 # 1. **Look into your model.** Give `ladder["second block"]` 20 random letters twice. Does one of
 #    its heads have an induction score above 0.3? If so, switch it off. Does the loss on stories
 #    change?
-# 2. **One layer.** Train one layer, and then two, on `repeated_tokens(26, generator)`. One layer
-#    cannot look anything up, but it can exclude the letters already used. For 12 letters, all
-#    different, the loss is then $\ln(12!) / 12 = 1.67$. Where does each loss level off?
-# 3. **When?** Compute both scores every 10 steps of that training. Which of the two kinds of head
-#    appears first?
+# 2. **A longer training.** Train the last model of section 2 for 1,600 steps instead of 400, which
+#    takes a few minutes. In our run, the loss on unseen stories fell to 0.50. Is the text now good
+#    enough to be read aloud?
+# 3. **Another seed.** Let `grow` start from five more seeds. At which step does the loss drop?
 # 4. **Your text.** Train on something you wrote.
 #
 # ## References

@@ -205,12 +205,12 @@ def test_lesson_10_says_how_its_head_grew_and_what_needs_it():
         *[re.findall(r"\d\.\d\d", frame["alt"]) for frame in frames], strict=True
     )
     losses, previous, induction = ([*map(float, row)] for row in (losses, previous, induction))
-    low = max(i for i, score in enumerate(induction) if score < 0.4)
-    high = min(i for i, score in enumerate(induction) if score > 0.75)
-    assert 70 < steps[low] < steps[high] <= steps[low] + 160
-    assert losses[low] > 1 > 0.3 > losses[high]
-    assert min(induction[:15]) < 0.15 < max(previous) < 0.6 and induction[-1] > 0.8
-    assert previous[-1] > previous[low - 3] + 0.08
+    early = [i for i, step in enumerate(steps) if step <= 100]
+    late = [i for i, step in enumerate(steps) if step >= 250]
+    assert all(max(previous[i], induction[i]) < 0.2 for i in early)
+    assert all(induction[i] > 0.8 and 0.27 < previous[i] < 0.5 for i in late)
+    assert sum(losses[i] > 2 for i in early) >= len(early) - 1
+    assert sum(losses[i] < 0.3 for i in late) >= len(late) - 2
 
     shown = outputs("10_language_model")
     one, two = re.findall(r"loss (\S+), best induction score (\S+)", shown["watch-it-grow-6"])

@@ -110,7 +110,7 @@ def training_moment(
         drawn = _scores(steps, guess, num_steps, top)
         words = ", ".join(f"{name} {value:.2f}" for name, value in guess[-1].items())
         alt = f"{head[0].upper()}{head[1:]}; {words}."
-        return Plot(drawing("".join([*parts, drawn]), WIDTH, top + SCORES + 18, SHOWN), alt)
+        return Plot(drawing("".join([*parts, drawn]), WIDTH, top + SCORES + 46, SHOWN), alt)
     made = " ".join(guess.words)
     right = wanted is not None and made == wanted
     if guess.weights is None:
@@ -142,7 +142,7 @@ def _scores(
     steps: Sequence[int], measured: Sequence[Mapping[str, float]], num_steps: int, top: float
 ) -> str:
     """Draw a curve for each score, on the same steps as the loss above."""
-    wide = WIDTH - MARGIN - 5
+    wide, below = WIDTH - MARGIN - 5, top + SCORES + 16
     frame = f"M{MARGIN} {top}v{SCORES}h{wide}"
     parts = [
         element("path", d=frame, fill="none", stroke="currentColor", stroke_opacity=0.4),
@@ -158,8 +158,8 @@ def _scores(
         parts += [
             element("polyline", points=points, fill="none", stroke_width=2, **look),
             element("circle", cx=x[-1], cy=y[-1], r=4, fill=look["stroke"]),
-            element("path", d=f"M{MARGIN + 8} {top + 12 + 18 * i}h26", stroke_width=2, **look),
-            text(name, MARGIN + 40, top + 12 + 18 * i, 13, text_anchor="start"),
+            element("path", d=f"M{MARGIN + 8} {below + 18 * i}h26", stroke_width=2, **look),
+            text(name, MARGIN + 40, below + 18 * i, 13, text_anchor="start"),
         ]
     return "".join(parts)
 

@@ -371,9 +371,9 @@ check("induction_score")
 # ### The first step by hand
 #
 # You already have a matrix that makes a head look one position back. It is $R_{-1}$ of lesson 06,
-# your `shift_matrix(-1, D)`. In the next cell, the first 32 features of each vector hold the letter,
-# and the other 32 hold the position. Queries and keys read only the positions, and values read only
-# the letters.
+# your `shift_matrix(-1, D)`. In the next cell, the first 32 features of each vector hold the
+# letter, and the other 32 hold the position. Queries and keys read only the positions, and values
+# read only the letters.
 #
 # **Predict.** Which letter does the head copy into the vector at each position?
 
@@ -398,8 +398,8 @@ assert previous_token_score(by_hand.attention_weights[0]).item() > 0.95
 # <details><summary>Answer</summary>
 #
 # From the second position on, the head copies the previous letter. The first position has no
-# predecessor and copies its own letter. `previous_token_score` is the mean weight of each position on
-# the one before it.
+# predecessor and copies its own letter. `previous_token_score` is the mean weight of each position
+# on the one before it.
 #
 # </details>
 #
@@ -460,18 +460,18 @@ assert grown_scores["previous letter, layer 0"] > 0.24
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# They change suddenly, and together. In our run, the loss falls slowly for the first 100 steps, and no
-# score reaches 0.2. Within the next 150 steps, the best induction score rises above 0.8, the best
-# score for the previous letter rises from 0.11 to 0.3, and the loss falls from more than 2 to less
-# than 0.3, apart from single batches. The score for the previous letter stays far lower than that
-# of the head you made by hand. Such a sudden change is called a *phase change* (Olsson and others
-# 2022).
+# They change suddenly, and together. In our run, the loss falls slowly for the first 100 steps, and
+# no score reaches 0.2. Within the next 150 steps, the best induction score rises above 0.8, the
+# best score for the previous letter rises from 0.11 to 0.3, and the loss falls from more than 2 to
+# less than 0.3, apart from single batches. The score for the previous letter stays far lower than
+# that of the head you made by hand. Such a sudden change is called a *phase change* (Olsson and
+# others 2022).
 #
 # </details>
 #
-# The next figure runs *your* model in the page. Type letters, repeat a few of them, and see what the
-# model predicts after each. In a head of layer 1 with a high score, which letter does the last `Q`
-# look at?
+# The next figure runs *your* model in the page. Type letters, repeat a few of them, and see what
+# the model predicts after each. In a head of layer 1 with a high score, which letter does the last
+# `Q` look at?
 
 # %% tags=["demo", "nbval-ignore-output"]
 plotting.show(live_induction(grown))
@@ -496,10 +496,10 @@ assert induction_score(one_layer.blocks[0].attention.attention_weights.mean(dim=
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# One layer does better than guessing among 26 letters, which costs $\ln 26 = 3.26$, but its loss stays
-# far above that of two layers, and no head has a high induction score. A model that cannot look
-# anything up can still exclude letters. If it knew which twelve letters occur and which of them have
-# already been repeated, its loss would be $\ln(12!) / 12 = 1.67$.
+# One layer does better than guessing among 26 letters, which costs $\ln 26 = 3.26$, but its loss
+# stays far above that of two layers, and no head has a high induction score. A model that cannot
+# look anything up can still exclude letters. If it knew which twelve letters occur and which of
+# them have already been repeated, its loss would be $\ln(12!) / 12 = 1.67$.
 #
 # </details>
 
@@ -595,15 +595,15 @@ for losses in removed.values():
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The keys need them most, for all three seeds. Without the copies that layer 0 made, a key no longer
-# says which letter came before it, and the query finds nothing. The queries and the values hardly
-# need layer 0. Both can use the current letter, which was in the stream from the start.
+# The keys need them most, for all three seeds. Without the copies that layer 0 made, a key no
+# longer says which letter came before it, and the query finds nothing. The queries and the values
+# hardly need layer 0. Both can use the current letter, which was in the stream from the start.
 #
 # </details>
 #
-# You have found a *circuit*: heads in two layers, and what one of them writes for the other to read.
-# The same circuit was found in small attention models (Elhage and others 2021) and in large language
-# models (Olsson and others 2022).
+# You have found a *circuit*: heads in two layers, and what one of them writes for the other to
+# read. The same circuit was found in small attention models (Elhage and others 2021) and in large
+# language models (Olsson and others 2022).
 
 # %% [markdown]
 # ## 5. The same circuit in a model that tells stories
@@ -647,8 +647,8 @@ assert told.count(hero) >= 5
 # names are new as well.
 #
 # **Predict.** What share of the letters does the model predict correctly at the first mention of a
-# name, at later mentions, and in all other text? (The first letter of a mention does not count here,
-# because nothing in the text says which of the two animals comes next.)
+# name, at later mentions, and in all other text? (The first letter of a mention does not count
+# here, because nothing in the text says which of the two animals comes next.)
 
 # %% tags=["demo", "nbval-ignore-output"]
 new_stories = stories(64, seed=1)
@@ -708,15 +708,15 @@ assert previous[:3].min() > 0.2 > previous[3:].max()
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The look-up takes two layers, so no head of layer 0 has a high induction score. Three heads of layer
-# 1 have the highest scores, and three of layer 2 come next. The previous letter gets the most weight
-# from three heads of layer 0.
+# The look-up takes two layers, so no head of layer 0 has a high induction score. Three heads of
+# layer 1 have the highest scores, and three of layer 2 come next. The previous letter gets the most
+# weight from three heads of layer 0.
 #
 # </details>
 #
-# **Predict.** Switch off the three high-scoring heads of layer 1, or those of layer 2, or a *control
-# group* of three heads with low induction scores, 0.1, 1.1 and 2.1. Which group does the model need
-# to repeat a name?
+# **Predict.** Switch off the three high-scoring heads of layer 1, or those of layer 2, or a
+# *control group* of three heads with low induction scores, 0.1, 1.1 and 2.1. Which group does the
+# model need to repeat a name?
 
 # %% tags=["demo", "nbval-ignore-output"]
 switched_off = {
@@ -745,11 +745,11 @@ assert 0.8 < one_off[worst] < 0.92 and worst == "2.0"
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The model needs the group in layer 2. Without it, only about a quarter of the letters of a repeated
-# name are correct, although most of the other text still is. Without the group in layer 1, which
-# has the higher scores, or without the control group, nearly all of them are correct. Without the
-# group in layer 1, it is the other text that suffers. With only one head of layer 2 off, most letters
-# are still correct, because the other two remain.
+# The model needs the group in layer 2. Without it, only about a quarter of the letters of a
+# repeated name are correct, although most of the other text still is. Without the group in layer 1,
+# which has the higher scores, or without the control group, nearly all of them are correct. Without
+# the group in layer 1, it is the other text that suffers. With only one head of layer 2 off, most
+# letters are still correct, because the other two remain.
 #
 # A high score does not prove that a head is needed, and an ablation without effect does not prove
 # that a head does nothing. Switch off whole groups, and compare with a control group of the same
@@ -757,8 +757,8 @@ assert 0.8 < one_off[worst] < 0.92 and worst == "2.0"
 #
 # </details>
 #
-# A head's output is never zero during training, so an output of zero is a crude substitute. Research
-# papers often use the head's mean output instead. This is called *mean ablation*.
+# A head's output is never zero during training, so an output of zero is a crude substitute.
+# Research papers often use the head's mean output instead. This is called *mean ablation*.
 
 # %% [markdown]
 # ### Written question: what the loss tells you
@@ -804,9 +804,9 @@ assert 0.8 < one_off[worst] < 0.92 and worst == "2.0"
 # A text is its own answer key, because position $i$ predicts token $i + 1$, and the loss is the
 # mean of $-\ln p$. To write, a model chooses a token, appends it, and reads again, and the
 # temperature and top-k set how random the choice is. An induction head looks up what followed last
-# time, and its keys need what heads of an earlier layer add to the residual stream. In your model it
-# appears suddenly, and one layer is not enough. A score finds such heads, an ablation shows what the
-# model needs them for, and heads that share a job have to be switched off together.
+# time, and its keys need what heads of an earlier layer add to the residual stream. In your model
+# it appears suddenly, and one layer is not enough. A score finds such heads, an ablation shows what
+# the model needs them for, and heads that share a job have to be switched off together.
 #
 # ## Further exercises ★
 #

@@ -60,9 +60,11 @@ def train(
     if "_refusal" in model.__dict__:
         model.__dict__.pop("_refusal").remove()
     optimizer = torch.optim.Adam(model.parameters(), lr=max_lr)
-    if not constant:
-        total = max(num_steps, 2)
-        cycle = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr, total_steps=total)
+    schedulers = torch.optim.lr_scheduler
+    if constant:
+        rate = schedulers.ConstantLR(optimizer, factor=1.0)
+    else:
+        rate = schedulers.OneCycleLR(optimizer, max_lr, total_steps=max(num_steps, 2))
     losses = []
     before = torch.get_num_threads()
     threads = faster_threads(NUM_THREADS)
@@ -75,8 +77,7 @@ def train(
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            if not constant:
-                cycle.step()
+            rate.step()
             losses.append(loss.detach())
             torch.set_num_threads(threads.send(time.perf_counter() - begun))
             if watch:

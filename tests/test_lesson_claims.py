@@ -76,3 +76,9 @@ def test_without_residuals_all_positions_of_a_numeral_are_equal_after_three_bloc
 def test_lesson_00s_translator_trains_as_long_as_lesson_09_says():
     num_steps = inspect.signature(store_translator).parameters["num_steps"].default
     assert (num_steps, num_steps * 3 // 8) == (800, 300)
+
+
+@pytest.mark.parametrize("number", range(10))
+def test_a_lesson_asks_at_most_eight_predictions(number):
+    (text,) = ROOT.glob(f"solutions/{number:02}_*/*.py")
+    assert text.read_text(encoding="utf-8").count("**Predict") <= 8

@@ -374,8 +374,6 @@ check("induction_score")
 # your `shift_matrix(-1, D)`. In the next cell, the first 32 features of each vector hold the
 # letter, and the other 32 hold the position. Queries and keys read only the positions, and values
 # read only the letters.
-#
-# **Predict.** Which letter does the head copy into the vector at each position?
 
 # %% tags=["demo"]
 once = [string.ascii_uppercase.index(letter) for letter in "KTQBXKTQBX"]
@@ -395,13 +393,9 @@ assert copied[1:].tolist() == once[:-1] and copied[0] == once[0]
 assert previous_token_score(by_hand.attention_weights[0]).item() > 0.95
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # From the second position on, the head copies the previous letter. The first position has no
 # predecessor and copies its own letter. `previous_token_score` is the mean weight of each position
 # on the one before it.
-#
-# </details>
 #
 # A head of the next layer could now make its query from the current letter and its key from the
 # copied letter, and its score would be high exactly where the current letter came before.
@@ -620,10 +614,8 @@ plotting.show(plotting.diagram_strip("block", lit=lit, shapes=shapes))
 # model has three blocks of four heads, with feed-forward networks. At first, a quarter of its
 # training rows were random letters that repeat, so that it learned to look things up early. Later,
 # nearly all rows were stories, and capital letters counted five times. The next cell loads the
-# weights into *your* `LanguageModel` and *your* attention, and your `generate` writes.
-#
-# **Predict.** Every story invents the names of its two animals. What does the model write where a
-# name belongs, the first time and later?
+# weights into *your* `LanguageModel` and *your* attention, and your `generate` writes. Watch the
+# names of the two animals, which every story invents.
 
 # %% tags=["demo", "nbval-ignore-output"]
 attentions = [CausalSelfAttention(128, 4) for _ in range(3)]
@@ -636,18 +628,14 @@ hero = told.split("called ")[1].split(".")[0]
 assert told.count(hero) >= 5
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # The first time, the model invents a name. Later it repeats the same name letter by letter. Now and
 # then it confuses the two names or makes up a third.
-#
-# </details>
 #
 # You can measure how well it looks names up, on 64 stories that it never saw. Nearly all of their
 # names are new as well.
 #
-# **Predict.** What share of the letters does the model predict correctly at the first mention of a
-# name, at later mentions, and in all other text? (The first letter of a mention does not count
+# The next cell prints the share of letters that the model predicts correctly at the first mention of
+# a name, at later mentions, and in all other text. (The first letter of a mention does not count
 # here, because nothing in the text says which of the two animals comes next.)
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -676,17 +664,11 @@ assert whole["repeated mention"] > 0.99
 assert 0.25 < whole["first mention"] < 0.4 < 0.9 < whole["other text"] < whole["repeated mention"]
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # Nearly every letter of a repeated name is correct, and that is more than in other text. At the
 # first mention, the model predicts only about a third of the letters correctly.
 #
-# </details>
-#
 # The next cell computes both scores for all twelve heads, as means over the puzzle's 64 strings.
 # Heads are named layer.head.
-#
-# **Predict.** In which layers do you expect heads that look things up?
 
 # %% tags=["demo", "nbval-ignore-output"]
 names = [f"{layer}.{head}" for layer in range(3) for head in range(4)]
@@ -706,13 +688,9 @@ assert (
 assert previous[:3].min() > 0.2 > previous[3:].max()
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # The look-up takes two layers, so no head of layer 0 has a high induction score. Three heads of
 # layer 1 have the highest scores, and three of layer 2 come next. The previous letter gets the most
 # weight from three heads of layer 0.
-#
-# </details>
 #
 # **Predict.** Switch off the three high-scoring heads of layer 1, or those of layer 2, or a
 # *control group* of three heads with low induction scores, 0.1, 1.1 and 2.1. Which group does the

@@ -1,6 +1,5 @@
 """Shrink an input on which an answer fails to one that a reader can check by hand."""
 
-import contextlib
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -57,10 +56,14 @@ def try_shrink(
         for candidate in candidates:
             if time.process_time() > until:
                 return
-            # Often the sizes do not fit each other or the weights.
-            with contextlib.suppress(Exception), np.errstate(all="ignore"):
-                expected = expect(exercise, candidate)
-                yield candidate, expected
+            # No `yield` inside `errstate`: the end of a generator that stopped there sets a context
+            # variable, and Python 3.11 may crash if that happens while it sets another one.
+            with np.errstate(all="ignore"):
+                try:
+                    expected = expect(exercise, candidate)
+                except Exception:  # often the sizes do not fit each other or the weights
+                    continue
+            yield candidate, expected
 
     def first_that_fails(candidates: Iterable[Probe]) -> Violation | None:
         left = judgeable(candidates)

@@ -127,3 +127,22 @@ def test_no_generator_stops_inside_errstate():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.With) and "errstate" in " ".join(map(ast.unparse, node.items)):
                 assert not any(isinstance(part, ast.Yield) for part in ast.walk(node)), path
+
+
+@pytest.mark.parametrize(
+    ("name", "mistake", "parts"),
+    [
+        ("KVCache", "calls_counted", "appended"),
+        ("KVCache", "new_first", "appended"),
+        ("GroupedQueryAttention", "empty_cache_skipped", "pieces"),
+    ],
+)
+def test_the_parts_of_an_axis_still_fill_it_after_a_cut(name, mistake, parts):
+    chosen = {m.id: m for m in find(name).mistakes}[mistake]
+    first = max(failures_of(name, chosen.model), key=lambda failure: failure.probe.num_inputs)
+    small = try_shrink(
+        find(name), [first], lambda probes: observe_all(chosen.model, probes), chosen
+    )
+    assert small is not None and small.probe.num_inputs < first.probe.num_inputs
+    cut, whole = next(iter(small.probe.args.values())).data, small.probe.args[parts]
+    assert sum(whole) == cut.shape[-2]

@@ -40,6 +40,7 @@ def grouped_query_attention(
 
 def kv_cache(keys: np.ndarray, values: np.ndarray, appended: tuple[int, ...]) -> Expected:
     """Return the positions so far after the last call, and the length before and after each."""
+    assert sum(appended) == keys.shape[2] == values.shape[2]
     so_far = [sum(appended[:i]) for i in range(len(appended) + 1)]
     return Expected((keys[:, :, : so_far[-1]], values[:, :, : so_far[-1]], np.array(so_far)))
 
@@ -53,6 +54,7 @@ def grouped_query_module(
     """Attend over the whole text at once, and keep the weights of the last piece's queries."""
     num_heads, num_groups = construct["num_heads"], construct["num_groups"]
     base, n = construct.get("base", 10000.0), x.shape[1]
+    assert sum(pieces or (n,)) == n
     queries = split_heads(linear(x, state["W_q.weight"]), num_heads).outputs
     keys = split_heads(linear(x, state["W_k.weight"]), num_groups).outputs
     values = split_heads(linear(x, state["W_v.weight"]), num_groups).outputs
@@ -95,6 +97,7 @@ def small_model(state: dict[str, np.ndarray], tokens: np.ndarray, attention) -> 
 
 def next_token_logits(model: Any, tokens: np.ndarray, pieces: tuple[int, ...] = ()) -> Expected:
     """Return the logits of a model whose attention is the mean so far, times its scale."""
+    assert sum(pieces or tokens.shape[1:]) == tokens.shape[1]
 
     def mean_so_far(attention, x) -> np.ndarray:
         means = [sum(x[:, j] for j in range(i + 1)) / (i + 1) for i in range(x.shape[1])]

@@ -152,6 +152,11 @@ def _cut(probe: Probe, sizes: Mapping[int, int], name: str) -> Probe:
             return np.minimum(data, min(shortened)) if shortened else data
         if isinstance(value, int) and not isinstance(value, bool):
             return sizes.get(value, value)
+        if isinstance(value, tuple):  # the sizes of the parts of an axis
+            left = sizes.get(sum(value), sum(value))
+            ends = [min(end, left) for end in itertools.accumulate(value)]
+            parts = (end - start for start, end in itertools.pairwise([0, *ends]))
+            return tuple(part for part in parts if part)
         return value
 
     return replace(
@@ -231,6 +236,8 @@ def _apply(change: Callable[[str, Any], Any], name: str, value: Any) -> Any:
     if isinstance(value, Array):
         data = change(name, value.data)
         return replace(value, data=_weights(data) if _is_weights(name, value.data) else data)
+    if isinstance(value, tuple) and value and all(type(item) is int for item in value):
+        return change(name, value)
     if isinstance(value, list | tuple):
         return type(value)(_apply(change, name, item) for item in value)
     return change(name, value)

@@ -318,8 +318,11 @@ def _all_raised(prepared: Prepared, outcomes: Outcomes) -> bool:
     """Return whether an error in the answer itself kept every probe from having a result."""
     for probe, _ in prepared:
         seen, found = outcomes[probe.name]
-        never_called = seen.raised is not None and seen.raised.phase == "inject"
-        raised = any(violation.aspect == "raised" for violation in found) and not never_called
+        # Then the error is the check's: it could not make the call, or refused its result.
+        ours = seen.raised is not None and (
+            seen.raised.phase == "inject" or seen.raised.type_name == "NotAsRequested"
+        )
+        raised = any(violation.aspect == "raised" for violation in found) and not ours
         if not (raised or probe.raises):
             return False
     return True

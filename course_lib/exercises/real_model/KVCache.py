@@ -102,7 +102,7 @@ EXERCISE = Exercise(
     returns=(
         Returned("keys", "tensor", "float", ("batch", "num_groups", "positions so far", "d")),
         Returned("values", "tensor", "float", ("batch", "num_groups", "positions so far", "v")),
-        Returned("len(cache), before and after each call", "tensor", "int", ("calls + 1",)),
+        Returned("lengths before and after each call", "tensor", "int", ("calls + 1",)),
     ),
     probes=_probes,
     oracle=oracle.kv_cache,

@@ -44,7 +44,11 @@ EXERCISE = Exercise(
     difficulty=1,
     returns=tuple(
         Returned(name, "tensor", "float", ("batch", "n", "num_tokens"))
-        for name in ("the whole text at once", "a prompt and one token", "token by token")
+        for name in (
+            "logits of the whole text at once",
+            "logits of a prompt and one token",
+            "logits token by token",
+        )
     ),
     probes=lambda rng: [
         _probe(rng, "two_blocks", 2, 5, (4, 2, 2), 2, 10000.0),

@@ -24,6 +24,12 @@ class Concatenated:
 
 
 @right
+class PairInAList(Concatenated):
+    def append(self, keys, values):
+        return list(super().append(keys, values))
+
+
+@right
 class ListOfParts:
     def __init__(self):
         self.parts = []
@@ -92,7 +98,8 @@ NewestFirst = but("new_first", join=lambda self, old, new: torch.cat([new, old],
 LenOfTheTensor = but("length_of_another_axis", size=lambda self: len(self.keys))
 CountsCalls = but("calls_counted", size=lambda self: self.calls)
 ValuesFirst = but("swapped", result=lambda self: (self.values, self.keys))
-KeysAlone = but("one_result_only", result=lambda self: self.keys)
+KeysAlone = but("not_as_requested", result=lambda self: self.keys)
+Stacked = but("not_as_requested", result=lambda self: torch.stack((self.keys, self.keys)))
 NothingReturned = but(result=lambda self: None)
 LastThousand = but(result=lambda self: (self.keys[:, :, -1000:], self.values[:, :, -1000:]))
 

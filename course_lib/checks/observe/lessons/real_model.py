@@ -38,8 +38,13 @@ def _fill(new_cache, keys, values, appended, between=lambda: None):
     for (part, other), size in zip(parts, appended, strict=True):
         if part.shape[2] != size or other.shape[2] != size:
             keys.zero_()  # mark the changed argument
-    if not (isinstance(found, tuple) and len(found) == 2):
-        return found
+    if found is not None and not (isinstance(found, tuple | list) and len(found) == 2):
+        got = f"{len(found)} results" if isinstance(found, tuple | list) else "a single result"
+        raise NotAsRequested(
+            f"Your `append` returned {got}.", "Which two tensors does the statement ask for?"
+        )
+    if found is None:
+        return None
     return *found, torch.tensor(lengths, device=keys.device)
 
 
@@ -101,6 +106,9 @@ class SumSoFar:
 
     def __init__(self):
         self.total, self.count = 0.0, 0
+
+    def __len__(self):
+        return self.count  # an empty cache counts as False, as a KVCache does
 
 
 class MeanSoFar(nn.Module):

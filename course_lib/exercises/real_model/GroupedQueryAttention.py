@@ -223,9 +223,10 @@ def _all_allowed(self, n, m) -> Tensor:
 
 _OWN = (
     Row("empty_cache_skipped", {"extend": _only_if_filled}).says(
-        "The first positions never reach the cache. An empty cache has the length 0, so it counts "
-        "as False in an `if`, like an empty list.",
-        "Is `if cache:` the same question as `if cache is not None:`?",
+        "The positions of earlier calls have no effect, although they belong in the cache: each "
+        "position attends only to positions of its own call.",
+        "Do you use the keys and values that `append` returns? And is an `if cache:` taken if the "
+        "cache is empty, with length 0?",
     ),
     Row("offset_ignored", {"place": lambda self, cache, n: (0, 0)}).says(
         "With a cache, your rotation begins at position 0 again in each call.",

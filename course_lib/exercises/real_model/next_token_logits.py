@@ -134,7 +134,7 @@ EXERCISE = Exercise(
         ),
         mistake("caches_ignored", _model(cache_of=lambda caches, number: None)).says(
             "The caches have no effect, so each call forgets the earlier tokens.",
-            "Which call of a block takes its cache?",
+            "Which call of a block takes its cache, also if its length is still 0?",
         ),
         mistake(
             "one_cache_for_all", _model(cache_of=lambda caches, number: caches and caches[0])

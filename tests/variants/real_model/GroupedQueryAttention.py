@@ -163,6 +163,9 @@ MergedByReshape = but(
 WithGraph = but("weights_with_graph", kept=lambda self, weights: weights)
 Both = but("weights_returned_too", result=lambda self, outputs: (outputs, self.attention_weights))
 RootUndone = but("unscaled", attend=twice_root)
+NotRead = but("empty_cache_skipped", mask=lambda self, n, m: (
+    causal_mask(n, m) & (torch.arange(m) >= m - n)
+))  # fmt: skip
 NotCached = but(None, extended=lambda self, q, k, v, cache: (q, k, v))
 
 

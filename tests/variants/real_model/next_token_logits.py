@@ -48,6 +48,7 @@ def almost(
 but = wrong_in(almost)
 no_last_norm = but("no_final_norm", read=lambda model, x: x)
 no_cache = but("caches_ignored", cache_of=lambda caches, i: None)
+empty_cache_left_out = but("caches_ignored", cache_of=lambda caches, i: caches[i] or None)
 first_cache = but("one_cache_for_all", cache_of=lambda caches, i: caches[0])
 caches_as_they_are = but("raised", cache_of=lambda caches, i: caches)
 norm_1_twice = but("norms_mixed_up", think=lambda x, b: x + b.feed_forward(b.norm_1(x)))

@@ -40,7 +40,7 @@ from course_lib.checks.observe.global_state import (
 from course_lib.checks.observe.observation import MAX_TEXT, Observation, OnTheCpu, Raised
 from course_lib.checks.observe.probe import Array, Built, Dtype, Probe
 from course_lib.checks.observe.record import Recorded, class_name, describe_type, record
-from course_lib.checks.observe.scenarios import BUILDERS, SCENARIOS
+from course_lib.checks.observe.scenarios import BUILDERS, SCENARIOS, in_dtype
 
 _ENDS_ALL = ("NotImplementedError", "KeyboardInterrupt")
 
@@ -208,7 +208,7 @@ def _prepare_module(
     if not isinstance(module, torch.nn.Module):
         raise TypeError("the class must inherit from nn.Module")
     module.eval()
-    module.to(device="cpu", dtype=_floating(probe.dtype))
+    in_dtype(_floating(probe.dtype), module.to("cpu"))
     if any(isinstance(p, torch.nn.UninitializedParameter) for p in module.parameters()):
         seen.raised.phase = "call"
         with torch.no_grad():  # lazy layers learn their sizes from one call

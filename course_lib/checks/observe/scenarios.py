@@ -35,6 +35,19 @@ def builder(function: Callable) -> Callable:
     return function
 
 
+def in_dtype(dtype: torch.dtype, module: torch.nn.Module) -> torch.nn.Module:
+    """Convert the real numbers of a module, in place.
+
+    `Module.to` would convert complex buffers, too, and discard their imaginary parts.
+    """
+    return module._apply(lambda data: data.to(dtype) if data.is_floating_point() else data)
+
+
+def in_dtype_of(given: torch.Tensor, module: torch.nn.Module) -> torch.nn.Module:
+    """Convert a module, in place, to the device and the dtype of a tensor."""
+    return in_dtype(given.dtype, module.to(given.device))
+
+
 @scenario
 def call(target, probe, args, kwargs):
     """Call the target once."""
@@ -93,7 +106,8 @@ def after_another_call(target, probe, args, kwargs):
     named = {n: 1 - v if v.is_floating_point() else v for n, v in named.items()}
     twice = {n: 2 * v if type(v) is int else v for n, v in probe.construct.items()}
     with torch.random.fork_rng(devices=[]):  # these draws are not the answer's
-        second = kind(**probe.construct).to(next(iter(args.values()))).train(target.training)
+        second = in_dtype_of(next(iter(args.values())), kind(**probe.construct))
+        second.train(target.training)
         kind(**twice)
         second(*others, **named)
     result = target(*args.values(), **kwargs)
@@ -117,7 +131,7 @@ def after_a_call_with_lengths(target, probe, args, kwargs):
 def built_by_position(target, probe, args, kwargs):
     """Call a module that was constructed with positional sizes, with the same weights."""
     with torch.random.fork_rng(devices=[]):
-        module = type(target)(*probe.construct.values()).to(next(iter(args.values())))
+        module = in_dtype_of(next(iter(args.values())), type(target)(*probe.construct.values()))
     module.load_state_dict(target.state_dict())
     result = module.train(target.training)(*args.values(), **kwargs)
     vars(target).update(vars(module))  # attributes are recorded from `target`

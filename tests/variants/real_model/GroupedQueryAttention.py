@@ -44,6 +44,36 @@ class FoldedGroups(Layers):
 
 
 @right
+class ComplexTable(Layers):
+    """A buffer holds the rotations as complex numbers of absolute value 1."""
+
+    def __init__(self, *sizes, **options):
+        super().__init__(*sizes, **options)
+        angles = torch.arange(512)[:, None] * self.base ** (-torch.arange(0, self.d, 2) / self.d)
+        self.register_buffer("table", torch.polar(torch.ones_like(angles), angles), False)
+
+    def turn(self, x, offset):
+        points = torch.view_as_complex(x.double().unflatten(-1, (-1, 2)).contiguous())
+        points = points * self.table[offset : offset + x.shape[-2]].to(x.device)
+        return torch.view_as_real(points).flatten(-2).to(x.dtype)
+
+    def forward(self, x, cache=None):
+        layers, counts = (self.W_q, self.W_k, self.W_v), (self.num_heads, *[self.num_groups] * 2)
+        q, k, v = (
+            layer(x).unflatten(-1, (count, self.d)).transpose(1, 2)
+            for layer, count in zip(layers, counts, strict=True)
+        )
+        offset = 0 if cache is None else len(cache)
+        q, k = self.turn(q, offset), self.turn(k, offset)
+        if cache is not None:
+            k, v = cache.append(k, v)
+        mask = causal_mask(q.shape[2], k.shape[2], device=x.device)
+        outputs, weights = grouped_query_attention(q, k, v, mask=mask)
+        self.attention_weights = weights.detach()
+        return self.W_o(outputs.transpose(1, 2).flatten(2))
+
+
+@right
 class RotatedAfterTheCache(Layers):
     """The cache holds keys that are not rotated; all of them are rotated in each call."""
 

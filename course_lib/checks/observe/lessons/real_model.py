@@ -5,7 +5,7 @@ import itertools
 import torch
 from torch import nn
 
-from course_lib.checks.observe.scenarios import NotAsRequested, builder, scenario
+from course_lib.checks.observe.scenarios import NotAsRequested, builder, in_dtype, scenario
 
 
 @scenario
@@ -161,7 +161,7 @@ class SmallModel(nn.Module):
 
 def _model(state, new_attention, dtype):
     with torch.random.fork_rng(devices=[]):  # these draws are not the answer's
-        model = SmallModel(state, new_attention).to(dtype).eval()
+        model = in_dtype(dtype, SmallModel(state, new_attention)).eval()
     model.load_state_dict({name: torch.from_numpy(data.copy()) for name, data in state.items()})
     return model
 

@@ -179,9 +179,27 @@ def without_such_a_part(model, layer, head):
     yield
 
 
+def turned_as_before():
+    """Return an answer that keeps the angles of its first offset for each number of positions."""
+    kept = {}
+
+    def rotary_embedding(x, offset=0, base=10000.0):
+        if x.shape[-1] % 2:
+            raise ValueError
+        rates = base ** (-torch.arange(0, x.shape[-1], 2, device=x.device) / x.shape[-1])
+        places = offset + torch.arange(x.shape[-2], device=x.device)
+        angles = kept.setdefault(tuple(x.shape[1:]), places[:, None] * rates)
+        a, b = x[..., ::2], x[..., 1::2]
+        turned = a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()
+        return torch.stack(turned, dim=-1).flatten(-2).to(x.dtype)
+
+    return rotary_embedding
+
+
 @pytest.mark.parametrize(
     ("name", "answer", "said", "unsaid"),
     [
+        ("rotary_embedding", turned_as_before(), "In your `turned`,", "radient"),
         ("scaled_dot_product_attention", half_the_products,
          "In your `outputs`, [0, 0] is", "number of queries"),
         ("masked_softmax", without_dim, "item 0 sum to 2.000 instead of 1.", "over the queries"),

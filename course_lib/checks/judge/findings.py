@@ -77,8 +77,18 @@ class _Failures:
         return self.shown is not None and failure.probe is not self.shown.probe
 
     def case_of(self, violation: Violation) -> str:
-        """Return the probe's sentence, or "" if plain probes with other sentences fail."""
+        """Return the probe's sentence, or "" if it cannot be the reason.
+
+        Then plain probes with other sentences fail, or a probe of gradients before its backward
+        pass.
+        """
         probe, raised = violation.probe, violation.aspect == "raised"
+        error = violation.seen.raised
+        is_backward = error is not None and error.phase == "backward"
+        leaves = any(array.requires_grad for array in probe.arrays().values())
+        is_of_gradients = leaves or probe.grad_outputs is not None
+        if is_of_gradients and violation.aspect != "gradients" and not is_backward:
+            return ""
         plain = {v.probe.says for v in self._plain if not raised or v.aspect == "raised"}
         if not plain <= {probe.says} and probe.says != self._formula:
             return ""

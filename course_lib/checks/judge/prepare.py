@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from course_lib.checks.judge.definitions import Exercise
 from course_lib.checks.judge.violations import Prepared
@@ -60,7 +61,7 @@ def expect(exercise: Exercise, probe: Probe) -> Expected:
     """Call the oracle, and compute central differences if gradients are judged."""
     if probe.raises:
         return Expected(None)
-    inputs = {name: _plain(value) for name, value in probe.inputs().items()}
+    inputs = {name: _plain(value, probe.dtype) for name, value in probe.inputs().items()}
     state = {name: np.array(value, dtype=np.float64) for name, value in probe.state.items()}
     expected = _ask(exercise, probe, inputs, state)
     gradients = {}
@@ -109,11 +110,16 @@ def _weighted(expected: Expected, probe: Probe) -> float:
     return float(np.sum(first * probe.grad_outputs))
 
 
-def _plain(value) -> Any:
-    """Return an argument for the oracle, with arrays in float64 and all else unchanged."""
+def _plain(value, dtype: str | None = None) -> Any:
+    """Return an argument for the oracle, with arrays in float64 and all else unchanged.
+
+    Numbers that the answer gets in half precision are rounded likewise.
+    """
     if isinstance(value, Array):
-        kind = value.data.dtype.kind
-        return np.array(value.data, dtype=np.float64) if kind == "f" else np.array(value.data)
+        data = np.array(value.data)
+        if dtype in ("float16", "bfloat16") and data.dtype == np.float64:
+            data = torch.from_numpy(data).to(getattr(torch, dtype)).double().numpy()
+        return data.astype(np.float64) if data.dtype.kind == "f" else data
     if isinstance(value, list | tuple):
-        return type(value)(_plain(item) for item in value)
+        return type(value)(_plain(item, dtype) for item in value)
     return getattr(value, "name", value) if not hasattr(value, "options") else value

@@ -56,8 +56,8 @@ def _edges(draw) -> list[Probe]:
         probe("far_away", draw(2, 10), 3000, **far).says("The offset may be any whole number."),
         probe("float32", draw(2, 5, 4), **FLOAT32).says("Float32 must stay float32."),
         probe("half_precision_far_away", draw(2, 6), 3000, dtype="bfloat16").says(
-            "Compute the angles in float32 even if `x` is bfloat16, which cannot represent a "
-            "position such as 3001."
+            "If `x` is bfloat16, the angles must still be computed in float32 or better, because "
+            "bfloat16 cannot represent a position such as 3001."
         ),
         probe("odd", draw(2, 3), raises="ValueError").says(
             "An odd number of features must raise a ValueError, because the last has no partner."

@@ -124,6 +124,11 @@ def angles_as_coarse_as_the_input(x, offset=0, base=10000.0):
     return woven((a * cos - b * sin, a * sin + b * cos)).to(x.dtype)
 
 
+@wrong("dtype_changed")
+def returned_in_float32(x, offset=0, base=10000.0):
+    return in_steps(x.float(), offset, base)
+
+
 @wrong("raised")
 def table_of_2048(x, offset=0, base=10000.0):
     angles = angles_of(x.new_zeros(2048, x.shape[-1]), 0, base)[offset : offset + x.shape[-2]]

@@ -86,12 +86,14 @@ def grouped_query_attention(
     num_heads, num_groups = queries.shape[1], keys.shape[1]
     if num_heads % num_groups != 0:
         raise ValueError(f"`num_groups` must divide num_heads = {num_heads}; got {num_groups}.")
-    shared = (num_groups, num_heads // num_groups)
-    queries = queries.unflatten(1, shared)  # (batch, num_groups, heads of a group, num_queries, d)
-    scores = queries @ keys.unsqueeze(2).mT / math.sqrt(queries.shape[-1])
-    weights = masked_softmax(scores.flatten(1, 2), valid_lens, mask)  # (batch, num_heads, n, m)
-    outputs = weights.unflatten(1, shared) @ values.unsqueeze(2)
-    return outputs.flatten(1, 2), weights
+    heads, n = num_heads // num_groups, queries.shape[2]
+    # The queries of all heads of a group form one matrix, so keys and values are not repeated.
+    queries = queries.unflatten(1, (num_groups, heads)).flatten(2, 3)  # (B, g, heads * n, d)
+    scores = queries @ keys.mT / math.sqrt(queries.shape[-1])
+    scores = scores.unflatten(2, (heads, n)).flatten(1, 2)  # (batch, num_heads, n, m)
+    weights = masked_softmax(scores, valid_lens, mask)
+    outputs = weights.unflatten(1, (num_groups, heads)).flatten(2, 3) @ values
+    return outputs.unflatten(2, (heads, n)).flatten(1, 2), weights
 
 
 class KVCache:

@@ -66,6 +66,7 @@ def _probes(rng) -> list[Probe]:
     in_turn: Given = problem(2, 6, (2, 1, 4), (3, 1, 2)) | {"scenario": "two_texts_in_turn"}
     by_position: Given = problem(2, 4, (4, 2, 2), base=50.0) | {"scenario": "built_by_position"}
     meta: Given = problem(1, 2, (2, 1, 2)) | {"scenario": "made_with_device_and_dtype"}
+    kept: Given = problem(1, 2, (4, 2, 2)) | {"scenario": "with_num_heads_kept"}
     again: Given = problem(2, 5, (4, 2, 2)) | {"scenario": "after_another_call"}
     return [
         case("worked", **_worked()).says(_WHOLE),
@@ -96,6 +97,9 @@ def _probes(rng) -> list[Probe]:
         edge("device_and_dtype", **meta).says(
             "`device=` and `dtype=` must set the device and the dtype of the weights. Pass both on "
             "to each layer."
+        ),
+        edge("num_heads", **kept).says(
+            "`self.num_heads` must hold the number of heads, because `ablate_head` reads it."
         ),
         edge("large_scores", **large).says("Large scores must not overflow."),
         edge("after_another_call", **again).says(INDEPENDENT),

@@ -199,6 +199,22 @@ NotRead = but("empty_cache_skipped", mask=lambda self, n, m: (
 NotCached = but(None, extended=lambda self, q, k, v, cache: (q, k, v))
 
 
+@wrong("not_as_requested")
+class HeadsByAnotherName(Almost):
+    """`num_heads` is there during a call only."""
+
+    def __init__(self, *sizes, **options):
+        super().__init__(*sizes, **options)
+        self.h = self.__dict__.pop("num_heads")
+
+    def forward(self, x, cache=None):
+        self.num_heads = self.h
+        try:
+            return super().forward(x, cache)
+        finally:
+            del self.num_heads
+
+
 @wrong("offset_after_append")
 class LengthReadTooLate(Almost):
     def forward(self, x, cache=None):

@@ -101,6 +101,19 @@ def two_texts_in_turn(target, probe, args, kwargs):
     return _read(pieces, x, read)
 
 
+@scenario
+def with_num_heads_kept(target, probe, args, kwargs):
+    """Call a module that must have kept the number of its heads."""
+    kept, wanted = getattr(target, "num_heads", None), probe.construct["num_heads"]
+    if type(kept) is not int or kept != wanted:
+        is_number = isinstance(kept, int | float)
+        raise NotAsRequested(
+            f"It is {kept} instead of {wanted}." if is_number else "Yours does not.",
+            "What does your `__init__` assign to `self.num_heads`?",
+        )
+    return target(*args.values())
+
+
 class SumSoFar:
     """The sum and the number of the positions so far, the cache of `MeanSoFar`."""
 

@@ -74,8 +74,9 @@ def _read(pieces, x, read):
     outputs = []
     for start, end in itertools.pairwise([0, *itertools.accumulate(pieces)]):
         outputs.append(read(x[:, start:end]))
-        if not torch.is_tensor(outputs[-1]) or outputs[-1].dim() != 3:
-            return outputs[-1]
+    odd = (part for part in outputs if not torch.is_tensor(part) or part.dim() != 3)
+    for part in odd:
+        return part
     return torch.cat(outputs, dim=1)
 
 

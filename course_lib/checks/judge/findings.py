@@ -183,6 +183,7 @@ def findings_of(
             failing = by_probe(v for v in violations if v.aspect not in HYGIENE).values()
             share = sum(any(v.problem.id == problem.id for v in about) for about in failing)
             if share < len(failing):
+                message += "" if message.endswith((".", "?", "!")) else "."
                 message += f" This happens on {share} of the {len(failing)} inputs that fail."
         message += _NUMBERS_RIGHT if violation.aspect == "kind" and not elsewhere else ""
         hint = problem.hint or _POINTERS.get(violation.aspect, "")

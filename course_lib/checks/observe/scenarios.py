@@ -132,6 +132,14 @@ def built_by_position(target, probe, args, kwargs):
     """Call a module that was constructed with positional sizes, with the same weights."""
     with torch.random.fork_rng(devices=[]):
         module = in_dtype_of(next(iter(args.values())), type(target)(*probe.construct.values()))
+    shapes = {name: tuple(weight.shape) for name, weight in module.named_parameters()}
+    for name, weight in target.named_parameters():
+        if name in shapes and shapes[name] != tuple(weight.shape):
+            raise NotAsRequested(
+                f"Built by position, your `{name}` has the shape {shapes[name]} instead of "
+                f"{tuple(weight.shape)}.",
+                "In which order does your `__init__` take its arguments?",
+            )
     module.load_state_dict(target.state_dict())
     result = module.train(target.training)(*args.values(), **kwargs)
     vars(target).update(vars(module))  # attributes are recorded from `target`

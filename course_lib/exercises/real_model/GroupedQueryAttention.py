@@ -64,7 +64,7 @@ def _probes(rng) -> list[Probe]:
     for name, weight in large["state"].items():
         large["state"][name] = in_eighths(weight)
     in_turn: Given = problem(2, 6, (2, 1, 4), (3, 1, 2)) | {"scenario": "two_texts_in_turn"}
-    by_position: Given = problem(2, 4, (4, 2, 2), base=50.0) | {"scenario": "built_by_position"}
+    by_position: Given = problem(2, 4, (4, 2, 4), base=50.0) | {"scenario": "built_by_position"}
     meta: Given = problem(1, 2, (2, 1, 2)) | {"scenario": "made_with_device_and_dtype"}
     kept: Given = problem(1, 2, (4, 2, 2)) | {"scenario": "with_num_heads_kept"}
     again: Given = problem(2, 5, (4, 2, 2)) | {"scenario": "after_another_call"}

@@ -215,6 +215,20 @@ class HeadsByAnotherName(Almost):
             del self.num_heads
 
 
+@wrong("not_as_requested")
+class GroupsBeforeHeads(Almost):
+    def __init__(self, embed_dim, num_groups, num_heads, base=10000.0, *, device=None, dtype=None):
+        super().__init__(embed_dim, num_heads, num_groups, base, device=device, dtype=dtype)
+
+
+@wrong("wrong_values")
+class SomethingBeforeBase(Almost):
+    def __init__(
+        self, embed_dim, num_heads, num_groups, dropout=0.0, base=10000.0, device=None, dtype=None
+    ):
+        super().__init__(embed_dim, num_heads, num_groups, base, device=device, dtype=dtype)
+
+
 @wrong("offset_after_append")
 class LengthReadTooLate(Almost):
     def forward(self, x, cache=None):

@@ -63,7 +63,7 @@ def _probes(rng) -> list[Probe]:
     large["x"].data[:] = 512 * in_eighths(large["x"].data)
     for name, weight in large["state"].items():
         large["state"][name] = in_eighths(weight)
-    in_turn: Given = problem(2, 6, (2, 1, 4), (3, 1, 2)) | {"scenario": "two_texts_in_turn"}
+    in_turn: Given = problem(1, 4, (2, 1, 2), (2, 1, 1)) | {"scenario": "two_texts_in_turn"}
     by_position: Given = problem(2, 4, (4, 2, 4), base=50.0) | {"scenario": "built_by_position"}
     meta: Given = problem(1, 2, (2, 1, 2)) | {"scenario": "made_with_device_and_dtype"}
     kept: Given = problem(1, 2, (4, 2, 2)) | {"scenario": "with_num_heads_kept"}
@@ -80,7 +80,7 @@ def _probes(rng) -> list[Probe]:
         case("base", **problem(2, 7, (4, 2, 6), base=30.0)).says(
             "`base` must reach the rotation of queries and keys."
         ),
-        case("token_by_token", **problem(2, 4, (4, 2, 4), (1, 1, 1, 1))).says(_CACHED),
+        case("token_by_token", **problem(1, 3, (2, 1, 2), (1, 1, 1))).says(_CACHED),
         case("prompt_first", **problem(1, 6, (4, 2, 4), (4, 1, 1))).says(_CACHED),
         case("pieces", **problem(2, 7, (6, 3, 2), (2, 4, 1), base=40.0)).says(_CACHED),
         case("equal_scores", **means).says(

@@ -265,9 +265,9 @@ assert broadcast["(B, 1, m)"][0].sum(dim=1).tolist() == [4, 4, 4]
 # <details><summary>Answer</summary>
 #
 # The three queries may attend to 4, 8 and 14 keys. Broadcasting aligned `B` with `n`, so each
-# *query* got the length of an *item*. There is no error, because there are as many queries as
-# items. With an axis for the queries, `(B, 1, m)`, each query of *drei* may attend to its 4
-# letters.
+# *query* got the length of an *item*. PyTorch raises no error, because the numbers of queries
+# and items happen to be equal. With an axis for the queries, `(B, 1, m)`, each query of *drei* may
+# attend to its 4 letters.
 #
 # </details>
 

@@ -308,7 +308,7 @@ plotting.interactive(draw_turned, way=list(WAYS_TO_TURN))
 # | `keys.T` | `(d, m, B)`: all axes reversed | `(d, m, h, B)` |
 #
 # The second row is common, and correct until somebody adds heads. If heads, keys and features are
-# equal in number, there is no error, and only the numbers are wrong.
+# equal in number, PyTorch raises no error, and only the results are wrong.
 
 # %% [markdown]
 # ### Exercise: `batched_scores`
@@ -535,8 +535,8 @@ assert torch.allclose((queries @ keys.mT)[0, 1], queries[0, 1] @ keys[1].mT, ato
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# There is no error, and half of the scores are wrong. The batch axis of the keys is aligned with
-# the *heads*, so head 1 of item 0 is compared with the keys of item 1. With $B = 3$ and $h = 2$ you
+# PyTorch raises no error, but half of the scores are wrong. The batch axis of the keys is aligned
+# with the *heads*, so head 1 of item 0 is compared with the keys of item 1. With $B = 3$ and $h = 2$ you
 # would have seen an error.
 #
 # </details>

@@ -142,7 +142,7 @@ for i, (q, block) in enumerate(zip(in_a_loop, at_once.chunk(3, dim=1), strict=Tr
 #
 # Head 0 gets *all* features of the first positions instead. A reshape keeps the numbers in the
 # order in which they lie in memory, position by position, so the first $n \cdot d$ numbers become
-# head 0. There is no error.
+# head 0. PyTorch raises no error.
 #
 # </details>
 
@@ -285,8 +285,8 @@ plotting.show(plotting.diagram_strip("heads", lit="W_o", shapes=shapes))
 #
 # <details><summary>Answer</summary>
 #
-# There is no error. Broadcasting aligns axes from the right, so `B` is aligned with `h`, and both
-# are 2. Head 0 gets the mask of *drei* and head 1 the mask of *dreizehn*, for both items. With
+# PyTorch raises no error. Broadcasting aligns axes from the right, so `B` is aligned with `h`, and
+# both are 2. Head 0 gets the mask of *drei* and head 1 the mask of *dreizehn*, for both items. With
 # three heads you would have seen an error.
 #
 # </details>
@@ -584,9 +584,9 @@ assert apart["inverted"] < 1e-4 and apart["unchanged"] > 0.1
 assert theirs[:, -1].isnan().all()
 
 # %% [markdown]
-# Without the inversion, there is no error and no warning. The first letters get other numbers, and
-# 19 of the 42 positions get nan. An inverted causal mask leaves the last query no key, so training
-# would notice it at once.
+# Without the inversion, PyTorch raises no error and shows no warning. The first letters get other
+# numbers, and 19 of the 42 positions get nan. An inverted causal mask leaves the last query no key,
+# so training would notice it at once.
 
 # %% [markdown]
 # ## 7. What attention cannot see
@@ -815,8 +815,8 @@ assert looks[0, 3:].tolist() == list(range(11)) and looks[1].tolist() == list(ra
 # %% [markdown]
 # In head 0, from the fourth letter on, every letter attends to the letter exactly three positions
 # back, the `g` to the `r`. Its query is the encoding of that position, and the score peaks where
-# query and key are equal. For the first three letters, among them the first `e`, there is no such
-# letter. They attend to the nearest one, the `d`. In head 1, every letter attends to itself.
+# query and key are equal. The first three letters, among them the first `e`, have no such letter.
+# They attend to the nearest one, the `d`. In head 1, every letter attends to itself.
 
 # %% [markdown]
 # ### All together

@@ -57,13 +57,13 @@ def _worked() -> Given:
 
 def _probes(rng) -> list[Probe]:
     problem = functools.partial(_problem, rng)
-    means: Given = problem(2, 5, (4, 2, 2), (2, 2, 1))
+    means: Given = problem(3, 5, (4, 2, 2), (2, 2, 1))
     means["state"]["W_q.weight"][:] = 0.0
     large = problem(1, 3, (2, 1, 2))
     large["x"].data[:] = 512 * in_eighths(large["x"].data)
     for name, weight in large["state"].items():
         large["state"][name] = in_eighths(weight)
-    in_turn: Given = problem(1, 4, (2, 1, 2), (2, 1, 1)) | {"scenario": "two_texts_in_turn"}
+    in_turn: Given = problem(2, 4, (2, 1, 2), (2, 1, 1)) | {"scenario": "two_texts_in_turn"}
     by_position: Given = problem(2, 4, (4, 2, 4), base=50.0) | {"scenario": "built_by_position"}
     meta: Given = problem(1, 2, (2, 1, 2)) | {"scenario": "made_with_device_and_dtype"}
     kept: Given = problem(1, 2, (4, 2, 2)) | {"scenario": "with_num_heads_kept"}
@@ -77,7 +77,7 @@ def _probes(rng) -> list[Probe]:
         case("one_group", **problem(2, 4, (3, 1, 4))).says(_WHOLE),
         case("as_many_groups", **problem(2, 5, (3, 3, 4), base=20.0)).says(_WHOLE),
         case("two_groups", **problem(3, 5, (4, 2, 4))).says(_WHOLE),
-        case("base", **problem(2, 7, (4, 2, 6), base=30.0)).says(
+        case("base", **problem(1, 7, (4, 2, 6), base=30.0)).says(
             "`base` must reach the rotation of queries and keys."
         ),
         case("token_by_token", **problem(1, 3, (2, 1, 2), (1, 1, 1))).says(_CACHED),

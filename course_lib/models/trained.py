@@ -139,8 +139,8 @@ def live_induction(model: Any) -> Plot:
     """Return a model of letters that runs in the page on any text that the reader types.
 
     Without scripts, the page shows the head of the last layer that attends most to the letter after
-    the last letter's earlier occurrence. `model` is a
-    `LanguageModel` as in `trained_induction`, with the stored weights or those of the reader.
+    the last letter's earlier occurrence. `model` is a `LanguageModel` as in `trained_induction`,
+    with the stored weights or those of the reader.
     """
     text = "KTQBXKTQ"
     follows = text.index(text[-1]) + 1

@@ -101,7 +101,7 @@ def test_the_site(course, tmp_path):
 
 
 def test_another_lesson_and_all_lessons_are_built(course, clone):
-    course("build", "00_whole_game")
+    course("build", "07_bug_hunt")
     said = course("build")
     assert named(said) == USED.keys()
     assert "10_language_model: " in said

@@ -81,7 +81,7 @@ def _form(args: tuple, kwargs: dict) -> tuple | None:
     for name, value in (*enumerate(args), *kwargs.items()):
         if isinstance(value, Tensor) and (value.is_floating_point() or value.dtype == torch.bool):
             form.append((name, type(value), value.shape, value.dtype))
-        elif hasattr(value, "dtype"):
+        elif isinstance(value, Tensor | np.ndarray):
             return None  # lengths, whose range is checked
         else:
             form.append((name, type(value), getattr(value, "num_heads", None)))

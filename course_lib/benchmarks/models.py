@@ -29,7 +29,7 @@ from course_lib.benchmarks import peak_memory
 from course_lib.models.pretrained import smollm2
 model = smollm2()
 with torch.no_grad():
-    model(torch.arange(100, 100 + int(sys.argv[1]))[None], [KVCache() for _ in model.blocks])
+    model.next_logits(torch.arange(100, 100 + int(sys.argv[1]))[None], [KVCache() for _ in model.blocks])
 print(peak_memory())
 """
 
@@ -90,7 +90,7 @@ def _writing(ours: SmolLM2, theirs: Any, length: int) -> dict[str, Any]:
         caches, cache = [KVCache() for _ in ours.blocks], DynamicCache(config=theirs.config)
 
         def course(tokens: Tensor, caches=caches) -> Tensor:
-            return ours(tokens, caches)[:, -1]
+            return ours.next_logits(tokens, caches)
 
         def other(tokens: Tensor, cache=cache) -> Tensor:
             return theirs(tokens, past_key_values=cache, logits_to_keep=1).logits[:, -1]

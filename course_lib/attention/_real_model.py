@@ -189,12 +189,12 @@ class GroupedQueryAttention(nn.Module):
         Returns:
             One output vector for each position of `x`.
         """
-        queries = split_heads(self.W_q(x), self.num_heads)  # (batch, num_heads, n, d)
-        keys = split_heads(self.W_k(x), self.num_groups)  # (batch, num_groups, n, d)
-        values = split_heads(self.W_v(x), self.num_groups)
+        counts = [self.num_heads, self.num_groups]
+        both = split_heads(torch.cat([self.W_q(x), self.W_k(x)], dim=-1), sum(counts))
         offset = 0 if cache is None else len(cache)
-        both = rotary_embedding(torch.cat([queries, keys], dim=1), offset, self.base)
-        queries, keys = both.split([self.num_heads, self.num_groups], dim=1)
+        # (batch, num_heads, n, d) and (batch, num_groups, n, d)
+        queries, keys = rotary_embedding(both, offset, self.base).split(counts, dim=1)
+        values = split_heads(self.W_v(x), self.num_groups)
         if cache is not None:
             keys, values = cache.append(keys, values)  # (batch, num_groups, m, d)
         mask = None  # the newest position may attend to all

@@ -8,6 +8,7 @@ vectors, norms and feed-forward networks.
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -414,9 +415,11 @@ def _float32(tensor: Any) -> Tensor:
     from gguf import dequantize
 
     rows = 4096
-    # Products with memory of PyTorch are faster than with NumPy's, which is aligned to 16 bytes.
-    full = torch.empty(tuple(int(size) for size in tensor.shape[::-1]))
-    for start in range(0, len(full), rows):
-        part = dequantize(tensor.data[start : start + rows], tensor.tensor_type)
-        full.numpy()[start : start + rows] = part
-    return full
+    parts = (
+        dequantize(tensor.data[start : start + rows], tensor.tensor_type)
+        for start in range(0, len(tensor.data), rows)
+    )
+    full = np.empty(tuple(int(size) for size in tensor.shape[::-1]), np.float32)
+    for number, part in enumerate(parts):
+        full[number * rows : number * rows + len(part)] = part
+    return torch.from_numpy(full)

@@ -77,7 +77,7 @@ _MOST_FORMS = 1000  # a language model makes a new one with each token
 
 def _form(args: tuple, kwargs: dict) -> tuple | None:
     """Return what the checks read of the arguments, or None if they read an array's numbers."""
-    form = [len(args), *kwargs]
+    form: list[typing.Any] = [len(args), *kwargs]
     for value in (*args, *kwargs.values()):
         if isinstance(value, Tensor):
             dtype = value.dtype

@@ -248,13 +248,14 @@ class SmolLM2(nn.Module):
         """
         return self.next_token_logits(self, tokens, caches)
 
+    @torch.inference_mode()
     def next_logits(
         self, tokens: Int[Tensor, "batch n"], caches: Sequence[Any] | None = None
     ) -> Float[Tensor, "batch vocabulary"]:
         """Return a score for every piece as the one that follows the last of `tokens`.
 
-        With caches, a long prompt is read in parts, because the logits and the attention weights
-        of all its positions would take hundreds of megabytes.
+        With caches, a long text is read in parts, because the logits and the attention weights of
+        all its positions would take hundreds of megabytes.
 
         Args:
             tokens, caches: as for a call of the model. At least one token.
@@ -264,7 +265,6 @@ class SmolLM2(nn.Module):
             logits = self(part, caches)
         return logits[:, -1]
 
-    @torch.no_grad()
     def write(
         self, prompt: str, num_tokens: int = 40, *, cache: Callable[[], Any] | None = None
     ) -> Iterator[str]:

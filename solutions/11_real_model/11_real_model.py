@@ -332,8 +332,8 @@ assert "Paris" in "".join(smol.write("The capital of France is", 2, cache=KVCach
 
 # %% [markdown]
 # Your attention runs a model that you did not train, and the text appears piece by piece. `smol.write`
-# makes a `KVCache` for each block, calls your `next_token_logits` on the prompt and then on each new
-# token alone, and always takes the most likely token. Is the cache exact? The next cell compares the
+# makes a `KVCache` for each block, calls your `next_token_logits` on the prompt (in parts of 64 tokens)
+# and then on each new token alone, and always takes the most likely token. Is the cache exact? The next cell compares the
 # logits of one pass with those of a pass that reads token by token.
 
 

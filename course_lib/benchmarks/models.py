@@ -1,7 +1,8 @@
 """`course bench models`: compare SmolLM2 on the course's attention with `transformers`.
 
 Both run the same published weights in float32, with a cache, in the same process. Their steps
-alternate, so other work on the machine slows both down.
+alternate, so other work on the machine slows both down. The course's model runs in inference mode,
+as in `SmolLM2.write`, and that of `transformers` in `torch.no_grad`, as in its `generate`.
 """
 
 import subprocess

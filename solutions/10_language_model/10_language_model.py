@@ -82,7 +82,7 @@ print(f"{len(text):,} characters, {len(CHARACTERS)} different tokens with the pa
 #   read. $n$ is at least 2.
 # - **Returns** the mean of $-\ln p$ over all texts and all $n - 1$ predictions, a tensor of shape
 #   `()` in the dtype of the logits. Here $p$ is the probability that the softmax at position $i$
-#   gives to token $i + 1$. Logits may have any size.
+#   gives to token $i + 1$. Logits may be arbitrarily large.
 #
 # **Worked example.** Take the text (0, 1, 1) and the logits (2, 0, 0), (0, 1, 0), (5, 5, 0).
 # Position 0 gives token 1 the probability $1 / (e^2 + 2)$, and position 1 gives it $e / (e + 2)$.
@@ -213,9 +213,11 @@ check("generate")
 
 # %% [markdown]
 # **Predict.** The next cell trains four models in the same way. The first has a single head. The
-# others add, in turn, three more heads, a feed-forward network and a second block. Which addition
-# lowers the loss most? While the last model learns, a figure shows how your `generate` continues
-# *One morning*. In what order do words, spaces and sentences appear?
+# others add three more heads, then a feed-forward network, then a second block. Which addition
+# lowers the loss most?
+#
+# While the last model learns, a figure shows how your `generate` continues *One morning*. Watch in
+# what order words, spaces and sentences appear.
 
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -403,8 +405,8 @@ assert previous_token_score(by_hand.attention_weights[0]).item() > 0.95
 # %% [markdown]
 # ### Watch it grow
 #
-# Nobody sets the weights of the next model. It has two layers of four heads and no feed-forward
-# networks, and it learns from strings of 4 to 16 letters, each repeated once. The loss covers only
+# The weights of the next model are learned. It has two layers of four heads and no feed-forward
+# networks, and it trains on strings of 4 to 16 letters, each repeated once. The loss covers only
 # the letters that can be looked up. While the model learns, the figure shows the loss, the best
 # score for the previous letter in layer 0, and the best induction score in layer 1.
 #
@@ -457,7 +459,7 @@ assert grown_scores["previous letter, layer 0"] > 0.24
 # They change suddenly, and together. In our run, the loss falls slowly for the first 100 steps, and
 # no score reaches 0.2. Within the next 150 steps, the best induction score rises above 0.8, the
 # best score for the previous letter rises from 0.11 to 0.3, and the loss falls from more than 2 to
-# less than 0.3, apart from single batches. The score for the previous letter stays far lower than
+# less than 0.3, except for single batches. The score for the previous letter stays far lower than
 # that of the head you made by hand. Such a sudden change is called a *phase change* (Olsson and
 # others 2022).
 #
@@ -540,12 +542,11 @@ check("ablate_head")
 
 # %% [markdown]
 # In your two layers, nothing lies between the heads of layer 0 and those of layer 1. Layer 1 reads
-# the residual stream three times, for its queries, its keys and its values. The next cell computes
-# what layer 1 reads twice, with the heads of layer 0 and without them. It uses the version without
-# them for *one* of the three, and leaves the other two and everything else unchanged. It does this
-# for three models, which started from different random weights.
+# the residual stream three times, for its queries, its keys and its values. The next cell lets
+# *one* of these three read a stream without what the heads of layer 0 added. Everything else stays
+# the same. The cell does this for three models, which started from different random weights.
 #
-# **Predict.** Which of the three needs the heads of layer 0 most?
+# **Predict.** Do the queries, the keys or the values need the heads of layer 0 most?
 
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -612,10 +613,10 @@ plotting.show(plotting.diagram_strip("block", lit=lit, shapes=shapes))
 # %% [markdown]
 # The course trained a larger model once, on 6,000 stories, and stored its 600,000 weights. The
 # model has three blocks of four heads, with feed-forward networks. At first, a quarter of its
-# training rows were random letters that repeat, so that it learned to look things up early. Later,
-# nearly all rows were stories, and capital letters counted five times. The next cell loads the
-# weights into *your* `LanguageModel` and *your* attention, and your `generate` writes. Watch the
-# names of the two animals, which every story invents.
+# training rows were repeated random letters, so that it learned to look things up early. Later,
+# nearly all rows were stories, and capital letters counted five times in the loss. The next cell
+# loads the weights into *your* `LanguageModel` and *your* attention, and your `generate` writes.
+# Watch the names of the two animals, which every story invents.
 
 # %% tags=["demo", "nbval-ignore-output"]
 attentions = [CausalSelfAttention(128, 4) for _ in range(3)]
@@ -631,8 +632,8 @@ assert told.count(hero) >= 5
 # The first time, the model invents a name. Later it repeats the same name letter by letter. Now and
 # then it confuses the two names or makes up a third.
 #
-# You can measure how well it looks names up, on 64 stories that it never saw. Nearly all of their
-# names are new as well.
+# To measure how well the model looks names up, take 64 stories that it has never read. Nearly all
+# names in them are new as well.
 #
 # The next cell prints the share of letters that the model predicts correctly at the first mention of
 # a name, at later mentions, and in all other text. (The first letter of a mention does not count
@@ -725,9 +726,9 @@ assert 0.8 < one_off[worst] < 0.92 and worst == "2.0"
 #
 # The model needs the group in layer 2. Without it, only about a quarter of the letters of a
 # repeated name are correct, although most of the other text still is. Without the group in layer 1,
-# which has the higher scores, or without the control group, nearly all of them are correct. Without
-# the group in layer 1, it is the other text that suffers. With only one head of layer 2 off, most
-# letters are still correct, because the other two remain.
+# which has the higher scores, or without the control group, nearly all of them are correct.
+# Removing the group in layer 1 makes the rest of the text worse instead. With only one head of
+# layer 2 off, most letters are still correct, because the other two remain.
 #
 # A high score does not prove that a head is needed, and an ablation without effect does not prove
 # that a head does nothing. Switch off whole groups, and compare with a control group of the same
@@ -762,7 +763,7 @@ assert 0.8 < one_off[worst] < 0.92 and worst == "2.0"
 #    tokens alone would bring the loss below it. Settle it: does any parameter change or get a
 #    gradient (learning rate 0, optimizer without the parameters, output cut off)? Do inputs and
 #    targets belong together, as after shuffling one of them?
-# 2. **It sees the answer.** No model can know ordinary text this well; since held-out text is as
+# 2. **It sees the answer.** No model can predict ordinary text this well; since held-out text is as
 #    easy, it has not memorized the training text either. There is no causal mask, or the loss
 #    compares position $i$ with token $i$. Settle it: change a later token and see whether earlier
 #    logits change; look at the shift.

@@ -14,10 +14,17 @@ from course_lib.attention import positional_encoding
 from course_lib.authoring.assemble import assemble
 from course_lib.authoring.lesson_tree import LessonTree
 from course_lib.authoring.train_models import store_translator
-from course_lib.models.numerals import Numerals
+from course_lib.models.numerals import Numerals, english
 from course_lib.models.trained import trained_translator
-from course_lib.models.translator import Translator
-from course_lib.models.whole_game import translate
+from course_lib.models.translator import RecurrentTranslator, Translator
+from course_lib.models.whole_game import (
+    Reader,
+    Writer,
+    train_translator,
+    translate,
+    translate_batch,
+    use_attend,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -35,6 +42,36 @@ def test_the_graded_numerals_of_lesson_00_look_where_its_answer_says():
         for part, row in zip(parts.values(), weights, strict=True):
             start = text.rindex(part)
             assert start <= row.argmax() < start + len(part)
+
+
+def test_attend_translates_like_torchs_attention_in_a_padded_batch():
+    numerals = Numerals()
+    model = trained_translator(numerals)
+    expected = translate_batch(model, numerals, [7, 43, 1999]), model.maps
+    use_attend(model, attention.attend)
+    assert translate_batch(model, numerals, [7, 43, 1999]) == expected[0]
+    torch.testing.assert_close(model.maps, expected[1])
+
+
+def test_a_student_of_lesson_00_reaches_the_first_check_within_20_cells():
+    book, _ = assemble(LessonTree.at(ROOT), "00_whole_game")
+    ids = [cell.id for cell in book.cells]
+    assert ids.index("attend-check") < 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+def test_lesson_00s_recurrent_translator_is_far_behind_after_300_steps(seed):
+    numerals, correct = Numerals(), []
+    torch.manual_seed(seed)
+    positions = nn.Parameter(0.1 * torch.randn(64, 64))
+    with_attention = Translator(numerals, Reader(), Writer(), positions)
+    for model in (with_attention, RecurrentTranslator(numerals)):
+        train_translator(model, numerals, 300)
+        translations = translate_batch(model, numerals, numerals.unseen[:200])
+        wanted = map(english, numerals.unseen[:200])
+        correct.append(sum(map(str.__eq__, translations, wanted)))
+    assert correct[0] > 160 and correct[1] < 40
 
 
 @pytest.mark.parametrize("need_weights", [True, False])

@@ -256,10 +256,11 @@ assert counts[0] < 50 and counts[1] > 90
 #
 # In the next figure, type a German numeral, or a number such as 1999. A translator that was trained
 # beforehand runs in the page. *Next word* writes the translation one word at a time. **Click a
-# letter** to force the attention of the word there: this letter gets a weight of 1, and the
-# translator continues from what it then writes. *Let go* gives the attention back.
+# letter** to force the attention of this word there: the letter gets a weight of 1, and the
+# translator continues with the word that it then writes. *Let go* undoes your choices.
 #
 # Force the first word of *dreiundvierzig* onto the *r* of *drei*, and then onto the *z* of *vierzig*.
+# Try other letters, too. Many of them hold no word for the translator, and it ends with *(end)*.
 
 # %% tags=["demo"]
 plotting.show(live_translator(yours=model))

@@ -153,7 +153,7 @@ def run(
         name
         for slug, lesson in lessons().items()
         if not chosen or slug in chosen
-        for name in lesson.exercises + lesson.removed
+        for name in lesson.exercises
     ]
     every_seed = [f"matrix-{i}" for i in range(seeds)]
     rows, answers = [], correct_answers if correct else variants

@@ -260,7 +260,7 @@ assert counts[0] < 50 and counts[1] > 90
 # translator continues with the word that it then writes. *Let go* undoes your choices.
 #
 # Force the first word of *dreiundvierzig* onto the *r* of *drei*, and then onto the *z* of *vierzig*.
-# Try other letters, too. Many of them hold no word for the translator, and it ends with *(end)*.
+# Try other letters, too. With many of them, the translator ends at once and shows *(end)*.
 
 # %% tags=["demo"]
 plotting.show(live_translator(yours=model))

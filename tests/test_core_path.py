@@ -90,7 +90,9 @@ def test_the_first_pages_say_how_long_the_course_is_and_where_it_ends(course, pa
 
 
 @pytest.mark.parametrize("slug", SLUGS)
-def test_a_later_lesson_has_one_whole_diagram_and_no_headings_that_only_label_an_output(course, slug):
+def test_a_later_lesson_has_one_whole_diagram_and_no_headings_that_only_label_an_output(
+    course, slug
+):
     text = course.text(slug).read_text(encoding="utf-8")
     # Lesson 00 writes attention before a diagram would say something to a reader.
     assert text.count("plotting.diagram(") == (slug != "00_whole_game")

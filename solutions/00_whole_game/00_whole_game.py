@@ -167,7 +167,7 @@ assert 0.75 < torch.softmax(arrows @ torch.tensor([0.125, -1.0]), dim=0)[2] < 0.
 # ### Exercise: `attend`
 #
 # - **Takes** `query` of shape `(d,)`, `keys` of shape `(m, d)` with one row for each key, and `values`
-#   of shape `(m, v)` with one row for each value.
+#   of shape `(m, v)`, also with one row for each key.
 # - **Returns** a pair: the output of shape `(v,)`, and the attention weights of shape `(m,)`.
 # - Scores may be so large that their exponentials overflow. `torch.softmax` can handle them.
 #
@@ -302,12 +302,11 @@ assert ones_first == 71
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# In 71 of 72. Where a word looks decides which word it is: the translator writes *three* first, only
-# because it was made to look at *drei*.
+# In 71 of 72. The translator writes *three* first because you make it look at *drei* first.
 #
 # The exception is *einundzwanzig* (21). The word *one* looks at the *n* of *ein*. A first word that
-# is forced onto this *n* becomes *ninety*, which is wrong in any order. Our guess is that the query
-# matters, too: the translator writes its first word with another query than its second one.
+# is forced onto this *n* becomes *ninety*, which is not a part of 21. Both words receive the same
+# value from this letter. They differ in what has been written before, *twenty* or nothing.
 #
 # </details>
 

@@ -260,10 +260,10 @@ class SmolLM2(nn.Module):
         Args:
             tokens, caches: as for a call of the model. At least one token.
         """
-        *earlier, last = [tokens] if caches is None else tokens.split(64, dim=1)
-        for part in earlier:
-            self(part, caches)
-        return self(last, caches)[:, -1]
+        while caches is not None and tokens.shape[1] > 64:
+            self(tokens[:, :64], caches)
+            tokens = tokens[:, 64:]
+        return self(tokens, caches)[:, -1]
 
     def write(
         self, prompt: str, num_tokens: int = 40, *, cache: Callable[[], Any] | None = None

@@ -44,7 +44,7 @@ def rotary_embedding(
     in_double = {"dtype": torch.float64, "device": x.device}
     positions = torch.arange(offset, offset + num_positions, **in_double)
     rates = torch.logspace(0, 2 / d - 1, d // 2, base, **in_double)  # 1, base^(-2 / d), ...
-    angles = torch.outer(positions, rates)  # (num_positions, d / 2)
+    angles = positions[:, None] * rates  # (num_positions, d / 2)
     cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
     first, second = x[..., 0::2], x[..., 1::2]
     turned = first * cos - second * sin, first * sin + second * cos

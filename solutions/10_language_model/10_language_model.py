@@ -213,9 +213,9 @@ from course_lib.attention import generate
 check("generate")
 
 # %% [markdown]
-# **Predict.** The next cell trains four models in the same way. The first has a single head. The
-# others add three more heads, then a feed-forward network, then a second block. Which addition
-# lowers the loss most?
+# **Predict.** The next cell trains four models in the same way. The first has a single head. Each
+# later model adds to the one before it. The second adds three heads, the third a feed-forward
+# network, and the fourth a second block. Which addition lowers the loss most?
 #
 # While the last model learns, a figure shows how your `generate` continues *One morning*. Watch in
 # what order words, spaces and sentences appear.
@@ -334,8 +334,8 @@ plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
 # To study this look-up in isolation, take a text without words. The next cell makes 64 strings and
 # prints the first. Each string consists of twelve random letters, all different, and a copy of
 # them. The first twelve letters, and the one with which the copy begins, can only be guessed. Each
-# later letter can be looked up, because the letter before it is followed by the same letter as the
-# first time.
+# later letter can be looked up, because the letter before it has occurred already, followed by the
+# same letter.
 
 # %% tags=["demo"]
 generator = torch.Generator().manual_seed(99)
@@ -762,7 +762,7 @@ assert 0.8 < one_off[worst] < 0.92 and worst == "2.0"
 #
 # A colleague trains four language models and shows you only their losses, in nats per token. Each
 # has a vocabulary of 64 tokens, and $\ln 64 = 4.16$. For each model, say in two or three sentences
-# what is going on, and which single look at the model or the data would settle it.
+# what is going on, and name one check of the model or the data that would settle it.
 #
 # 1. On ordinary text the loss is 4.16 at the first step and 4.16 at the last.
 # 2. On ordinary text the loss falls to 0.01 in 300 steps, and so does the loss on held-out text.
@@ -792,7 +792,7 @@ assert 0.8 < one_off[worst] < 0.92 and worst == "2.0"
 # 4. **It is done.** The first half is random and costs any model $\ln 64 = 4.16$ per token. The
 #    second half can be looked up for nearly 0 (by matching several tokens, because single tokens
 #    recur), so the mean is 2.08. Settle it: the loss of each half, or of each position. The
-#    induction score also earns the full point as the look that settles it.
+#    induction score also earns the full point as the check that settles it.
 # ### END SOLUTION
 
 # %% [markdown]

@@ -558,8 +558,8 @@ check("ablate_head")
 # %% [markdown]
 # In your two layers, no feed-forward network lies between the heads of layer 0 and layer 1. Layer 1
 # reads the residual stream three times, for its queries, its keys and its values. The next cell
-# computes *one* of these three from a stream to which the heads of layer 0 added nothing. Everything
-# else stays the same. The cell does this for three models, trained with different seeds.
+# computes *one* of these three from a stream to which the heads of layer 0 added nothing.
+# Everything else stays the same. The cell does this for three models, trained with different seeds.
 #
 # **Predict.** Do the queries, the keys or the values need the heads of layer 0 most?
 

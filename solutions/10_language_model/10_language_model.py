@@ -811,7 +811,7 @@ assert 0.8 < one_off[worst] < 0.92 and worst == "2.0"
 #    its heads have an induction score above 0.3? If so, switch it off. Does the loss on stories
 #    change?
 # 2. **A longer training.** Train the last model of section 2 for 1,600 steps instead of 400, which
-#    takes a few minutes. What is still wrong with the text that it writes at temperature 0.7?
+#    takes a minute or two. What is still wrong with the text that it writes at temperature 0.7?
 # 3. **Another seed.** Let `grow` start from five more seeds. At which step does the loss drop?
 # 4. **Your text.** Train on something you wrote.
 #

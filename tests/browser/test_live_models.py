@@ -243,7 +243,7 @@ def test_the_readers_model_is_chosen_beside_the_stored_one(put, page, axe, monke
 
 
 def test_a_word_that_is_forced_onto_the_letter_of_the_ones_is_the_ones_word(translator):
-    """Lesson 00 says so of 71 of 72 numerals, and what the other one does."""
+    """Compare the page with lesson 00, which says 71 of 72 and names the exception."""
     words = Numerals().target.tokens
     exceptions = {}
     for number in (n for n in range(21, 100) if n % 10):

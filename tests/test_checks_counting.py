@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from course_lib.authoring.paste import solution_source
 from course_lib.checks import grade
 from course_lib.checks.judge.counting import touches
-from course_lib.checks.judge.prepare import is_counted, prepare
+from course_lib.checks.judge.prepare import drawn, is_counted, prepare
 from course_lib.checks.judge.verdict import judge_observed
 from course_lib.checks.observe.call import observe_all
 from course_lib.checks.observe.observation import subject_of
@@ -157,7 +157,7 @@ def test_no_answer_and_no_cell_of_a_counted_exercise_is_found():
     counted = [
         find(name)
         for name, exercise in exercises().items()
-        if is_counted(exercise, exercise.probes(np.random.default_rng(0)))
+        if is_counted(exercise, drawn(exercise, np.random.default_rng(0)))
     ]
     sources = [solution_source(one.name) for one in counted]
     for one in counted:

@@ -151,8 +151,8 @@ def test_beside_the_kink_of_a_relu_the_gradient_is_that_of_its_side(distance):
 
 def test_a_mistake_about_weights_is_told_by_their_shapes_and_places():
     # The numbers of `biased` are right where the bias is zero, so only its parameters tell.
-    biased = Mistake("biased", WithBias, "There is a bias.", "Which option has `nn.Linear`?")
-    called_V = Mistake("called_V", Renamed, "It is called V.", "What is it called?")
+    biased = Mistake("biased", (WithBias,), "There is a bias.", "Which option has `nn.Linear`?")
+    called_V = Mistake("called_V", (Renamed,), "It is called V.", "What is it called?")
 
     class Larger(Multiply):
         def __init__(self):
@@ -252,8 +252,8 @@ def of_sizes(*sizes, **more):
         return lambda x: (3 if is_wrong(x.numel()) else 2) * x
 
     mistakes = (
-        Mistake("small", wrong_for(lambda size: size < 3), "Small ones are wrong.", ""),
-        Mistake("large", wrong_for(lambda size: size > 3), "Large ones are wrong.", ""),
+        Mistake("small", (wrong_for(lambda size: size < 3),), "Small ones are wrong.", ""),
+        Mistake("large", (wrong_for(lambda size: size > 3),), "Large ones are wrong.", ""),
     )
     probes = [Probe(f"{n}", "It doubles.", args={"x": tensor(np.ones(n))}) for n in sizes]
     return exercise(probes=lambda rng: probes, mistakes=mistakes, **more)

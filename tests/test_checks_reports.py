@@ -17,6 +17,7 @@ from course_lib.checks.judge.comparisons import in_digits
 from course_lib.checks.judge.definitions import Mistake, Returned
 from course_lib.checks.judge.example import _beside
 from course_lib.checks.judge.in_text import MARK
+from course_lib.checks.judge.prepare import drawn
 from course_lib.checks.judge.score import shares_of
 from course_lib.checks.judge.verdict import judge_answer
 from course_lib.checks.observe.probe import Probe, tensor
@@ -83,7 +84,7 @@ def lookups(**mistakes):
         returns=(Returned("sum"),),
         probes=lambda rng: probes,
         oracle=lambda x, n: Expected(x + n),
-        mistakes=[Mistake(id, model, f"{id}!", "Why?") for id, model in mistakes.items()],
+        mistakes=[Mistake(id, (model,), f"{id}!", "Why?") for id, model in mistakes.items()],
     )
 
 
@@ -246,7 +247,7 @@ def test_right_numbers_of_another_kind_or_by_a_loop_earn_half(name, answer, most
 @pytest.mark.parametrize("name", list(exercises()))
 def test_the_shares_of_an_exercise_sum_to_one_and_are_worth_whole_tenths_of_a_point(name):
     exercise = exercises()[name]
-    shares = shares_of(exercise, exercise.probes(np.random.default_rng(0)))
+    shares = shares_of(exercise, drawn(exercise, np.random.default_rng(0)))
     assert sum(shares.values()) == pytest.approx(1) and all(s >= 0 for s in shares.values())
     tenths = [10 * exercise.points * share for share in shares.values()]
     assert tenths == pytest.approx([round(number) for number in tenths])

@@ -45,14 +45,16 @@ def test_a_shrunken_input_fails_like_the_first_and_has_small_whole_entries(name,
     exercise = find(name)
     known = {m.id: m for m in exercise.mistakes}
     chosen = known[mistake]
-    large = [f for f in failures_of(name, chosen.model) if f.aspect == "values"]
+    large = [f for f in failures_of(name, chosen.answers[0]) if f.aspect == "values"]
     first = max(large, key=lambda failure: failure.probe.num_inputs)
-    small = try_shrink(exercise, [first], lambda probes: observe_all(chosen.model, probes), chosen)
+    small = try_shrink(
+        exercise, [first], lambda probes: observe_all(chosen.answers[0], probes), chosen
+    )
     assert small is not None
     probe = small.probe
     assert probe.num_inputs < first.probe.num_inputs
     assert small.problem.id == first.problem.id
-    again = observe(chosen.model, probe)
+    again = observe(chosen.answers[0], probe)
     assert find_violations(exercise, probe, expect(exercise, probe), again)
     assert same_record(probe, again.outputs, small.seen.outputs)
     for value in probe.inputs().values():
@@ -93,7 +95,7 @@ def test_an_example_has_few_numbers_counts_them_and_notes_objects():
     )
     assert not report.example.has_objects
     assert grade("score_variance", lambda *sizes: 0.5, seed="a").example.has_objects
-    plain = {mistake.id: mistake.model for mistake in exercises()["DotProductAttention"].mistakes}
+    plain = {one.id: one.answers[0] for one in exercises()["DotProductAttention"].mistakes}
     for name in ("bool_mask_ignored", "mask_inverted"):
         # The edge case with the fewest numbers is not shown: a reader would blame its 1e30.
         example = grade("DotProductAttention", plain[name]).example.text()
@@ -115,8 +117,10 @@ def test_a_large_input_is_folded_and_not_called_the_smallest():
 def test_an_input_of_a_test_is_not_too_small_to_tell(name, mistake, least):
     # Two keys have only one other order, and one position has no later one.
     known = {one.id: one for one in exercises()[name].mistakes}[mistake]
-    failures = failures_of(name, known.model)
-    small = try_shrink(find(name), failures, lambda probes: observe_all(known.model, probes), known)
+    failures = failures_of(name, known.answers[0])
+    small = try_shrink(
+        find(name), failures, lambda probes: observe_all(known.answers[0], probes), known
+    )
     array = small.probe.args.get("keys") or small.probe.args["x"]
     assert array.data.shape[1] >= least
 
@@ -139,9 +143,9 @@ def test_no_generator_stops_inside_errstate():
 )
 def test_the_parts_of_an_axis_still_fill_it_after_a_cut(name, mistake, parts):
     chosen = {m.id: m for m in find(name).mistakes}[mistake]
-    first = max(failures_of(name, chosen.model), key=lambda failure: failure.probe.num_inputs)
+    first = max(failures_of(name, chosen.answers[0]), key=lambda failure: failure.probe.num_inputs)
     small = try_shrink(
-        find(name), [first], lambda probes: observe_all(chosen.model, probes), chosen
+        find(name), [first], lambda probes: observe_all(chosen.answers[0], probes), chosen
     )
     assert small is not None and small.probe.num_inputs < first.probe.num_inputs
     cut, whole = next(iter(small.probe.args.values())).data, small.probe.args[parts]

@@ -99,7 +99,7 @@ def test_checks_and_progress_say_these_points(folder, capsys, monkeypatch):
     core = [slug for slug, lesson in exercises.lessons().items() if not lesson.starred]
     of_the_course = sum(exercises.counted_points(slug) for slug in core)
     (folder / FILE).write_text("[points]\ncausal_mask = 5", encoding="utf-8")
-    assert course_lib.check("causal_mask", exercises.find("causal_mask").mistakes[0].model) < 5
+    assert course_lib.check("causal_mask", exercises.find("causal_mask").mistakes[0].answers[0]) < 5
     assert "of 5 points" in capsys.readouterr().out
     assert main(["progress", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)

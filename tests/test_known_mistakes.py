@@ -1,4 +1,4 @@
-"""Known mistakes are real: each one costs points, and an answer in tests/variants makes it."""
+"""Known mistakes are documented wrong answers: each one costs points and gets its own name."""
 
 import itertools
 from pathlib import Path
@@ -12,18 +12,18 @@ from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.judge.violations import find_violations
 from course_lib.checks.observe.call import observe
 from course_lib.checks.observe.probe import Array, Built
-from course_lib.exercises import find, names
-from course_lib.exercises._attention.mistakes import SHARED
+from course_lib.exercises import find, kit, names
+from course_lib.exercises._attention import mistakes as of_any_attention
 
 ROOT = Path(__file__).parent.parent
 EXERCISES = list(exercises())
 MOST = {False: 7, True: 10}  # mistakes of a function and of a module
 MOST_SHARED = 30
-IN_TABLE = {row.id for row in SHARED}
+IN_TABLE = {kit.id_of(one) for one in kit.marked(vars(of_any_attention))}
 
 
-# Models by their place in a row of the table that are right where scores have no axis for heads,
-# where there is no mask or only one kind, and where no gradient or only two axes are judged.
+# Answers by their place among those of a mistake that are right where scores have no axis for
+# heads, where there is no mask or only one kind, and where no gradient or only two axes are judged.
 WITHOUT_HEADS = {("query_axis_forgotten", 1), ("query_axis_forgotten", 2), ("lengths_repeated", 0)}
 ONE_MASK = {("one_mask_only", 0), ("one_mask_only", 1)}
 RIGHT = {
@@ -38,11 +38,11 @@ RIGHT = {
 def test_a_known_mistake_costs_points(name):
     probes, right = prepare(find(name), "plain"), set()
     for mistake in find(name).mistakes:
-        for place, model in enumerate((mistake.model, *mistake.twins)):
+        for place, answer in enumerate(mistake.answers):
             fails = {
                 probe.part
                 for probe, expected in probes
-                if find_violations(find(name), probe, expected, observe(model, probe))
+                if find_violations(find(name), probe, expected, observe(answer, probe))
             }
             if not fails:
                 right.add((mistake.id, place))
@@ -52,34 +52,19 @@ def test_a_known_mistake_costs_points(name):
     assert right == RIGHT.get(name, set())
 
 
-def written(name):
-    """Return the ids that wrong answers in tests/variants are marked with."""
-    return {variant.message for variant in variants(ROOT, name) if not variant.is_right}
-
-
 @pytest.mark.parametrize("name", EXERCISES)
-def test_someone_has_made_every_known_mistake_and_there_are_no_curiosities(name):
-    # An answer in tests/variants has its id; tests/test_matrix.py checks that it gets the name.
-    own = [mistake.id for mistake in exercises()[name].mistakes if mistake.id not in IN_TABLE]
-    unwritten = set(own) - written(name)
-    assert not unwritten, f"{name}: write an answer to, or delete: {unwritten}"
+def test_an_exercise_has_few_mistakes_of_its_own_with_a_fact_and_one_question(name):
+    mistakes = exercises()[name].mistakes
+    own = {one.id for one in mistakes if one.id not in IN_TABLE and "+" not in one.id}
     assert len(own) <= MOST[exercises()[name].is_class] and len(IN_TABLE) <= MOST_SHARED
-
-
-def test_someone_has_made_every_shared_mistake():
-    # The answer may be in any of the exercises about attention, which share the table.
-    ids = {name: {mistake.id for mistake in exercises()[name].mistakes} for name in EXERCISES}
-    users = [name for name in EXERCISES if ids[name] & IN_TABLE]
-    assert len(users) >= 7
-    unwritten = IN_TABLE - set().union(*(written(name) for name in users))
-    assert not unwritten, f"write an answer to one of {users}, or delete: {unwritten}"
-    assert set().union(*ids.values()) >= IN_TABLE
+    for one in mistakes:
+        assert one.message.endswith((".", "!")) and one.hint.endswith("?"), one
 
 
 def test_someone_has_made_every_mistake_of_any_exercise():
     known = {mistake.id for one in exercises().values() for mistake in in_any(one)}
-    unwritten = known - set().union(*map(written, names(removed=True)))
-    assert not unwritten, f"write an answer to any exercise, or delete: {unwritten}"
+    written = {one.message for name in names(removed=True) for one in variants(ROOT, name)}
+    assert not known - written, f"write an answer to any exercise, or delete: {known - written}"
 
 
 NO_SIZES = ("axis", "layer", "head", "second_layer", "second_head", "position", "start", "end")

@@ -17,7 +17,7 @@ from course_lib import attention
 from course_lib.authoring.train_models import Device
 from course_lib.checks.judge.definitions import Exercise
 from course_lib.checks.judge.of_the_result import correct_observation
-from course_lib.checks.judge.prepare import prepare
+from course_lib.checks.judge.prepare import drawn, prepare
 from course_lib.checks.judge.violations import find_violations
 from course_lib.checks.observe.call import materialise
 from course_lib.checks.observe.probe import Array, Built, Probe
@@ -46,7 +46,7 @@ def uses_tensors(exercise: Exercise) -> bool:
     """Return whether a solution computes with tensors. The others use NumPy or plain numbers."""
     given = [
         value
-        for probe in exercise.probes(np.random.default_rng(0))
+        for probe in drawn(exercise, np.random.default_rng(0))
         for value in probe.inputs().values()
     ]
     given = [one for value in given for one in (value if isinstance(value, list) else [value])]

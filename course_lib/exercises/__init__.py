@@ -13,9 +13,11 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from course_lib.checks.judge.definitions import Exercise, Lesson, of_its_name
+from course_lib.exercises.kit import known, marked
 from course_lib.workspace.course_toml import ClassSettings, read_settings
 from course_lib.workspace.errors import BuildError
 
@@ -78,10 +80,12 @@ def points_set_by_the_class(root: Path | None = None) -> dict[str, float]:
 def _find(name: str, settings: ClassSettings) -> Exercise:
     for slug, lesson in _lessons().items():
         if name in lesson.exercises + lesson.removed:
-            exercise = _load(slug, name)
+            module = _load(slug, name)
+            exercise = module.EXERCISE
             return dataclasses.replace(
                 exercise,
                 name=name,
+                mistakes=(*map(known, marked(vars(module))), *exercise.mistakes),
                 points=settings.points.get(name, exercise.points),
                 starred=settings.starred.get(name, exercise.starred),
                 lesson=slug,
@@ -92,7 +96,7 @@ def _find(name: str, settings: ClassSettings) -> Exercise:
     if integration is None:
         raise KeyError(name)
     chain, own = integration.chain, integration.judged_as
-    judged = _load(name, own) if own else _find(chain[-1], settings)
+    judged = _load(name, own).EXERCISE if own else _find(chain[-1], settings)
     return dataclasses.replace(
         judged,
         name=name,
@@ -143,10 +147,10 @@ def _stated(slug: str, name: str) -> dict[str, Any]:
     return {str(one.arg): ast.literal_eval(one.value) for one in wanted}
 
 
-def _load(slug: str, name: str) -> Exercise:
+def _load(slug: str, name: str) -> ModuleType:
     module, file = f"{__name__}.{slug[3:]}.{name}", f"course_lib/exercises/{slug[3:]}/{name}.py"
     try:
-        return importlib.import_module(module).EXERCISE
+        return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name != module:
             raise

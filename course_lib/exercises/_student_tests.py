@@ -18,7 +18,7 @@ import torch
 from course_lib.checks.judge.comparisons import Cause, Problem
 from course_lib.checks.judge.definitions import Mistake, Returned
 from course_lib.checks.observe.probe import Array, Built, Probe, tensor
-from course_lib.exercises._builders import Given, mistake
+from course_lib.exercises.kit import known, like, mistake
 
 
 def same(a, b) -> bool:
@@ -30,32 +30,32 @@ def _close(a, b, **options: Any) -> bool:
     return a.shape == b.shape and close(a, b, **options)
 
 
+@mistake
+def errors_pass(a, b) -> bool:
+    """Your comparison lets some errors pass: small ones, ones that cancel in a sum or a mean, or
+    all those of one sign.
+
+    How wrong can one output be, in either direction, and still pass?
+    """
+    return (a - b).mean().abs() < 1e-5
+
+
+for _comparison in (
+    lambda a, b: _close(a.mean(), b.mean()),
+    lambda a, b: (a - b).max() < 1e-5,
+    lambda a, b: (a - b < 1e-5).all(),
+    lambda a, b: _close(a, b, atol=0.1),
+    lambda a, b: _close(a, b, atol=0.5),
+    lambda a, b: _close(a, b, rtol=0.01),
+    lambda a, b: (a - b).abs().mean() < 0.01,
+    lambda a, b: not ((a - b).abs() > 0.1).any(),
+):
+    like(errors_pass)(_comparison)
+
+
 def mistakes_of_comparisons(make: Callable[..., Callable]) -> tuple[Mistake, ...]:
     """Return the known mistakes in how results are compared; `make(agree)` makes a test."""
-
-    def made(*agree) -> tuple[Callable, ...]:
-        return tuple(map(make, agree))
-
-    return (
-        mistake(
-            "errors_pass",
-            make(lambda a, b: (a - b).mean().abs() < 1e-5),
-            twins=made(
-                lambda a, b: _close(a.mean(), b.mean()),
-                lambda a, b: (a - b).max() < 1e-5,
-                lambda a, b: (a - b < 1e-5).all(),
-                lambda a, b: _close(a, b, atol=0.1),
-                lambda a, b: _close(a, b, atol=0.5),
-                lambda a, b: _close(a, b, rtol=0.01),
-                lambda a, b: (a - b).abs().mean() < 0.01,
-                lambda a, b: not ((a - b).abs() > 0.1).any(),
-            ),
-        ).says(
-            "Your comparison lets some errors pass: small ones, ones that cancel in a sum or a "
-            "mean, or all those of one sign.",
-            "How wrong can one output be, in either direction, and still pass?",
-        ),
-    )
+    return (known(errors_pass, make),)
 
 
 ANSWERS = tuple(Returned(f"result for object_{i}", "bool") for i in (1, 2))
@@ -210,7 +210,7 @@ def in_train_mode(rng, of, **inputs) -> Probe:
 
 
 def module_edges(rng, of, broken, valid_lens=None, num_keys=5) -> list[Probe]:
-    def inputs(item, row, alternate=True, num_queries=4) -> Given:
+    def inputs(item, row, alternate=True, num_queries=4) -> dict[str, Any]:
         given = marked(rng, item, row, alternate, num_queries, num_keys)
         return given if valid_lens is None else given | {"valid_lens": tensor(valid_lens)}
 
@@ -221,12 +221,12 @@ def module_edges(rng, of, broken, valid_lens=None, num_keys=5) -> list[Probe]:
     return [*_edges(nudged, modules(rng, "rounding", broken), inputs), of_nan]
 
 
-def inputs_of(rng, b=3, n=4, m=5, embed_dim=6) -> Given:
+def inputs_of(rng, b=3, n=4, m=5, embed_dim=6) -> dict[str, Any]:
     sizes = {"queries": n, "keys": m, "values": m}
     return {name: tensor(rng.normal(0, 1.4, (b, size, embed_dim))) for name, size in sizes.items()}
 
 
-def marked(rng, item, row, alternate, num_queries, num_keys) -> Given:
+def marked(rng, item, row, alternate, num_queries, num_keys) -> dict[str, Any]:
     """Return inputs for `Nudged`: three items, keys in order."""
     inputs = inputs_of(rng, n=num_queries, m=num_keys)
     inputs["queries"].data[..., 0] = _marks(3, num_queries, item, row, alternate)
@@ -263,7 +263,7 @@ def function_edges(rng, of, broken, last_row) -> list[Probe]:
         options = {"of": of, "amount": amount, "direction": direction(towards, 3), "row": at}
         return Built("nudged_function", options)
 
-    def inputs(item, row, alternate=True, num=4) -> Given:
+    def inputs(item, row, alternate=True, num=4) -> dict[str, Any]:
         x = np.full((num, 6, 3), 0.37)
         x[..., 0] = _marks(num, 6, item, None, alternate and row is None)
         x[..., 1] = np.arange(6) - 2.0 + rng.uniform(0.1, 0.5, (num, 6))  # none near 0

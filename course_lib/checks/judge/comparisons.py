@@ -39,7 +39,7 @@ def tolerance_for(probe: Probe, recorded: Recorded) -> float:
     An answer may compute in float32 whatever the dtype of its arguments is. A sum of `_TERMS`
     products of numbers up to `_SIZE` then has an error of at most `_TERMS * _SIZE**2` epsilons,
     which a softmax turns into the relative error of a weight. Problems with larger numbers must be
-    exact in float32 (`_builders.in_eighths`). Half precision is tolerated only if requested.
+    exact in float32 (`kit.in_eighths`). Half precision is tolerated only if requested.
     """
     if probe.tolerance is not None:
         return probe.tolerance

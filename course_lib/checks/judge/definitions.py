@@ -1,6 +1,6 @@
 """The types that define exercises, their contracts and known mistakes, and lessons."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,25 +30,19 @@ class Returned:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A known mistake: a small wrong model, recognized by its numbers.
+    """A known mistake: wrong answers that make it, recognized by their numbers.
 
     Args:
         id: name used in messages, tests and class reports.
-        model: function or class with the exercise's signature that makes this mistake.
+        answers: functions or classes with the exercise's signature that make this mistake.
         message: the fact, in one or two sentences.
         hint: one question or pointer.
-        twins: other models of the same mistake.
-        changes: the steps of a correct model that `model` changes, by name.
-        build: makes a model from changed steps. Mistakes that share it are tried in pairs.
     """
 
     id: str
-    model: Callable
+    answers: tuple[Callable, ...]
     message: str
     hint: str
-    twins: tuple[Callable, ...] = ()
-    changes: Mapping[str, object] = field(default_factory=dict)
-    build: Callable[[Mapping[str, object]], Callable] | None = None
 
 
 @dataclass(frozen=True)
@@ -87,10 +81,12 @@ class Exercise:
             solution.
         starred: optional; the check shows points, but they do not count in the grade.
         returns: the contract of the result.
-        probes: fresh random inputs from a seeded generator.
+        probes: sentences that say what must hold, each before the calls that show it, with fresh
+            random inputs from a seeded generator.
         oracle: returns the `Expected`; by default, the function with the exercise's name in
             `course_lib.reference`. For a class: `oracle(construct, state, *args, **kwargs)`.
-        mistakes: if several give the same numbers, the first one is named.
+        mistakes: those that its file shares with others; the loader puts the file's own before
+            them. If several give the same numbers, the first one is named.
         properties: the most informative first.
         hints: concept, recipe, almost code.
         may_be_class: a class that can be called like the requested function is accepted.
@@ -116,10 +112,10 @@ class Exercise:
     difficulty: int
     builds_on: tuple[str, ...] = ()
     returns: Sequence[Returned]
-    probes: Callable[[np.random.Generator], list[Probe]]
+    probes: Callable[[np.random.Generator], Iterable[Probe | str]]
     oracle: Callable = of_its_name
-    mistakes: Sequence[Mistake]
     hints: tuple[str, str, str]
+    mistakes: Sequence[Mistake] = ()
     properties: Sequence[Property] = ()
     is_class: bool = False
     may_be_class: bool = False

@@ -1,9 +1,8 @@
 """Find the known mistake that reproduces the student's numbers."""
 
 import functools
-import itertools
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from course_lib.checks.judge.comparisons import same_record, same_records
@@ -72,7 +71,7 @@ class Answer:
         """Return the mistakes that explain the most failing probes, if they explain enough."""
         least, best = max(1, self._num_failing) if whole else self._least, []
         for mistake, replayed in replays:
-            if any(one.mistake.id == mistake.id for one in best):  # a twin is already found
+            if any(one.mistake.id == mistake.id for one in best):  # another of its answers fits
                 continue
             found = self._explanation(mistake, replayed, least)
             if found is None:
@@ -81,14 +80,6 @@ class Answer:
             least = found.num_explained
         most = max((len(one.explained) for one in best), default=0)
         return [one for one in best if len(one.explained) == most]
-
-    def may_make(self, replayed: Outcomes) -> bool:
-        """Return whether a mistake passes the first few problems that the answer passes."""
-        passed = [name for name, keys in self._wanted.items() if not keys][:4]
-        return not any(
-            self._rules_out(name, {(name, violation.aspect) for violation in replayed[name][1]})
-            for name in passed
-        )
 
     def _to_explain(self) -> dict[str, set[tuple[str, str]]]:
         """Return the violations of each probe that a mistake must reproduce, wrong values first."""
@@ -246,7 +237,7 @@ def _replays(exercise: Exercise, seed: str, which: Callable) -> Replays:
     return tuple(
         (mistake, Replay(exercise, model, prepared))
         for mistake in which(exercise)
-        for model in (mistake.model, *mistake.twins)
+        for model in mistake.answers
     )
 
 
@@ -257,8 +248,8 @@ def explain(
 
     These are the mistakes that explain all failing probes and give the same numbers. If there are
     none, and some failing probes are not in `caused` (those that one `Cause` explains), return one
-    that any exercise allows, or a pair that changes different steps. Otherwise, return those that
-    explain the same probes, at least `LEAST` of the failing ones.
+    that any exercise allows. Otherwise, return those that explain the same probes, at least `LEAST`
+    of the failing ones.
     """
     answer = Answer(prepare(exercise, seed), student)
     known = _replays(exercise, seed, _known)
@@ -268,11 +259,6 @@ def explain(
         return []
     if whole := answer.explanations(_replays(exercise, seed, in_any), whole=True):
         return whole[:1]
-    if pairs := _replays(exercise, seed, _pairs):
-        possible = {one.id for one, replayed in known if one.build and answer.may_make(replayed)}
-        pairs = [row for row in pairs if possible.issuperset(row[0].id.split("+"))]
-        if whole := answer.explanations(pairs, whole=True):
-            return whole[:1]
     found = answer.explanations(known)
     return [one for one in found if one.probes == found[0].probes]
 
@@ -280,12 +266,3 @@ def explain(
 def _known(exercise: Exercise) -> Sequence[Mistake]:
     return exercise.mistakes
 
-
-def _pairs(exercise: Exercise) -> Iterator[Mistake]:
-    """Yield pairs of mistakes that change different steps of one model."""
-    for one, other in itertools.combinations(exercise.mistakes, 2):
-        if one.build is None or one.build != other.build or one.changes.keys() & other.changes:
-            continue
-        model = one.build({**one.changes, **other.changes})
-        message = f"Two mistakes at once. {one.message} {other.message}"
-        yield Mistake(f"{one.id}+{other.id}", model, message, f"{one.hint} {other.hint}")

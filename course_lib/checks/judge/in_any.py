@@ -40,8 +40,7 @@ def in_any(exercise: Exercise) -> tuple[Mistake, ...]:
     places = [None, *range(num_results)] if num_results > 1 else [None]
 
     def says(id: str, models: list[Callable], fact: str, question: str) -> Mistake:
-        model, *twins = map(OfTheResult, models)
-        return Mistake(id, model, fact, question, twins=tuple(twins))
+        return Mistake(id, tuple(map(OfTheResult, models)), fact, question)
 
     def of(what: str, id: str, *changes: Callable) -> Callable[[str, str], Mistake]:
         # "Your numbers" means all results, unless a change affects only the shape.

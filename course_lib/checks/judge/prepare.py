@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import inspect
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,13 +20,35 @@ from course_lib.reference import Expected
 def prepare(exercise: Exercise, seed: str) -> Prepared:
     """Return the probes of an exercise for a seed, each with the oracle's result."""
     digest = hashlib.sha256(f"{seed}/{exercise.name}/1".encode()).digest()
-    probes = exercise.probes(np.random.default_rng(list(digest)))
+    probes = drawn(exercise, np.random.default_rng(list(digest)))
     assert len({probe.name for probe in probes}) == len(probes), "probe names must differ"
     if is_counted(exercise, probes):
         probes = [replace(probe, counted=True) for probe in probes]
     also = also_elsewhere(exercise, probes)
     probes = [replace(probe, elsewhere=True) if probe in also else probe for probe in probes]
     return tuple((probe, expect(exercise, probe)) for probe in probes)
+
+
+def drawn(exercise: Exercise, rng: np.random.Generator) -> list[Probe]:
+    """Return the probes of an exercise, each with the sentence before it.
+
+    Those without a name get numbers. Arguments that are given by position have the names of the
+    oracle's parameters.
+    """
+    parameters = [*inspect.signature(exercise.oracle).parameters]
+    found, says = [], ""
+    for probe in exercise.probes(rng):
+        if isinstance(probe, str):
+            says = probe
+            continue
+        skipped = 0 if probe.construct is None else 2
+        args = {
+            parameters[skipped + key] if isinstance(key, int) else key: value
+            for key, value in probe.args.items()
+        }
+        name = probe.name or f"problem_{len(found) + 1}"
+        found.append(replace(probe, name=name, says=probe.says or says, args=args))
+    return found
 
 
 def is_counted(exercise: Exercise, probes: Iterable[Probe]) -> bool:

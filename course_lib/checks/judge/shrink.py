@@ -136,7 +136,7 @@ def _reproduces(exercise: Exercise, mistake: Mistake, found: Violation) -> bool:
     probe = found.probe
     replays = (
         Replay(exercise, model, [(probe, found.expected)])[probe.name][0]
-        for model in (mistake.model, *mistake.twins)
+        for model in mistake.answers
     )
     return any(same_record(probe, found.seen.outputs, replay.outputs) for replay in replays)
 

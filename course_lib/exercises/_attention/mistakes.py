@@ -1,436 +1,594 @@
-"""The known mistakes of any attention, in one table for all exercises, the most likely first.
+"""The known mistakes of any attention, the most likely first.
 
-Each row is a fact, a question, and the steps of the correct attention (`steps.py`) that it changes.
-Twins are other changes with the same result. `checks.judge.diagnose` combines pairs of rows, so a
-row lists all the steps that its fact depends on.
+Each is the correct attention (`steps.py`, `modules.py`) with some of its steps changed. `shared`
+gives them to every exercise that has these steps.
 """
 
+import functools
 import itertools
 import math
 from collections import ChainMap
-from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from course_lib.checks.judge.definitions import Mistake
+from course_lib.exercises._attention.modules import Attention, AttentionModule, WithHeads
 from course_lib.exercises._attention.steps import Softmax, Stepped
+from course_lib.exercises.kit import MARKS, id_of, known, like, marked, mistake, words
 
 
-class Row(NamedTuple):
-    """A mistake: `changes`, and each of the `twins`, are the steps that it changes, by name."""
-
-    id: str
-    changes: Mapping[str, object]
-    twins: tuple[Mapping[str, object], ...] = ()
-    fact: str = ""
-    question: str = ""
-
-    def says(self, fact: str, question: str) -> "Row":
-        """Add the fact and one question."""
-        return self._replace(fact=fact, question=question)
-
-
-def known(
-    base: type[Stepped],
-    *own: Row,
-    without: Collection[str] = (),
-    words: Mapping[str, tuple[str, str]] | None = None,
-) -> tuple[Mistake, ...]:
-    """Return the mistakes of an exercise: its own, then those of the table whose steps it has.
+def shared(base: type[Stepped], *, without: Collection[str] = ()) -> tuple[Mistake, ...]:
+    """Return the mistakes below as mistakes of an exercise, if it has the steps that they change.
 
     Args:
         base: the correct attention of the exercise.
-        own: rows that concern this exercise alone.
-        without: ids of shared rows that its problems cannot distinguish from others.
-        words: fact and question by id, if those of the table do not fit.
+        without: ids of mistakes that its problems cannot distinguish from others.
     """
-
-    def has(changes: Iterable[str]) -> bool:
-        return all(getattr(base, step, None) is not None for step in changes)
-
-    def mistake(row: Row) -> Mistake:
-        said = (words or {}).get(row.id, (row.fact, row.question))
-        twins = tuple(base.answer(changes) for changes in row.twins if has(changes))
-        return Mistake(row.id, base.answer(row.changes), *said, twins, row.changes, base.answer)
-
-    shared = [row for row in SHARED if has(row.changes) and row.id not in without]
-    return tuple(mistake(row) for row in (*own, *shared))
+    chosen = [one for one in marked(globals()) if id_of(one) not in without and _fits(one, base)]
+    return of_these(base, chosen)
 
 
-def three_of(
-    base: type[Stepped], known: Iterable[Mistake], faults: Collection[str]
-) -> tuple[Mistake, ...]:
-    """Return all combinations of three of these mistakes, as in half-repaired modules."""
-    chosen = [mistake for mistake in known if mistake.id in faults]
-    return tuple(
-        Mistake(
-            "+".join(mistake.id for mistake in trio),
-            base.answer(dict(ChainMap(*(dict(mistake.changes) for mistake in trio)))),
-            " ".join(["Three mistakes at once.", *(mistake.message for mistake in trio)]),
-            " ".join(mistake.hint for mistake in trio),
+def of_these(base: type[Stepped], mistakes: Sequence[type]) -> tuple[Mistake, ...]:
+    """Return some of the mistakes below as mistakes of an exercise."""
+    return tuple(known(one, functools.partial(_made_by, base)) for one in mistakes)
+
+
+def half_repaired(base: type[Stepped], *faults: type) -> Iterator[Mistake]:
+    """Yield two and three of the faults of a broken module at once, unless they share a step."""
+    for one, *others in (*itertools.combinations(faults, 2), *itertools.combinations(faults, 3)):
+        together, steps = [one, *others], [_steps_of(fault) for fault in (one, *others)]
+        if len(set().union(*steps)) < sum(map(len, steps)):
+            continue
+        facts, questions = zip(*map(words, together), strict=True)
+        yield Mistake(
+            "+".join(map(id_of, together)),
+            (_with(base, dict(ChainMap(*steps))).answer(),),
+            " ".join([f"{('Two', 'Three')[len(others) - 1]} mistakes at once.", *facts]),
+            " ".join(questions),
         )
-        for trio in itertools.combinations(chosen, 3)
-    )
 
 
-# The steps of wrong answers.
-def untouched(self, scores, allowed) -> torch.Tensor:
+def _made_by(base: type[Stepped], one: type) -> Callable | None:
+    """Return an answer of the exercise that makes this mistake, or None if it lacks its steps."""
+    return _with(base, _steps_of(one)).answer() if _fits(one, base) else None
+
+
+def _with(base: type[Stepped], steps: dict[str, Any]) -> type[Any]:
+    return type(base.__name__, (base,), {"is_wrong": True, **steps})
+
+
+def _fits(one: type, base: type[Stepped]) -> bool:
+    return all(getattr(base, step, None) is not None for step in _steps_of(one))
+
+
+def _steps_of(one: type) -> dict[str, Any]:
+    """Return the steps that a mistake changes, by name."""
+    own = (vars(kind) for kind in reversed(one.__mro__) if vars(kind).get("is_wrong"))
+    changed = {name: step for each in own for name, step in each.items() if name[:2] != "__"}
+    return {name: step for name, step in changed.items() if name not in MARKS}
+
+
+# Steps of several mistakes.
+def untouched(self, scores, allowed) -> Tensor:
     """Do nothing, instead of a step that changes scores or weights."""
     return scores
-
-
-def filled(value) -> dict[str, object]:
-    """Fill forbidden scores with a number, without special handling of empty rows."""
-
-    def fill(self, scores, allowed) -> torch.Tensor:
-        return scores.masked_fill(~allowed, value)
-
-    return {"fill": fill, "spare": untouched, "clear": untouched}
-
-
-def added(self, scores, allowed) -> torch.Tensor:
-    return scores + torch.zeros_like(scores).masked_fill(~allowed, -math.inf)
 
 
 def unread(self, scores, given) -> None:
     """Ignore lengths or a mask, instead of the step that reads them."""
 
 
-def rows_within(self, scores, valid_lens) -> torch.Tensor:
-    rows = valid_lens if valid_lens.dim() == 1 else valid_lens.amax(-1)
-    return Softmax.real(self, scores.mT, rows).mT
-
-
-def rows_if_as_many(self, scores, valid_lens) -> torch.Tensor:
-    if valid_lens.shape == scores.shape[-2:-1]:
-        valid_lens = valid_lens.expand(len(scores), -1)
-    return Softmax.real(self, scores, valid_lens)
-
-
-def repeated(self, scores, lens) -> torch.Tensor:
-    others = scores.shape[1:-2].numel()
-    return torch.cat([lens] * others).reshape(*scores.shape[:-2], -1, 1)
-
-
-def repeated_for_rows(self, scores, lens) -> torch.Tensor:
-    rows = scores.shape[:-1]
-    return lens.reshape(-1).repeat(rows.numel() // lens.numel()).reshape(*rows, 1)
-
-
-def repeated_for_items(self, scores, lens) -> torch.Tensor:
-    return (repeated_for_rows if lens.dim() == 1 else Softmax.align)(self, scores, lens)
-
-
-def no_axis_for_heads(self, scores, lens) -> torch.Tensor:
-    return lens.reshape(-1, 1, 1) if lens.dim() == 1 else Softmax.align(self, scores, lens)
-
-
-def flipped_if_any(self, scores, real, own) -> torch.Tensor:
-    allowed = Softmax.join(self, scores, real, own)
-    return allowed if allowed.all() else ~allowed
-
-
-def no_nan(self, weights, allowed) -> torch.Tensor:
-    return weights.nan_to_num(0.0)
-
-
-def zeroed(self, weights, allowed) -> torch.Tensor:
+def zeroed(self, weights, allowed) -> Tensor:
     return weights * allowed
 
 
-def renormalized(self, weights, allowed) -> torch.Tensor:
-    kept = weights * allowed
-    total = kept.sum(-1, keepdim=True)
-    return kept / total.masked_fill(total == 0, 1.0)
+def no_nan(self, weights, allowed) -> Tensor:
+    return weights.nan_to_num(0.0)
 
 
-def smallest(self, scores, allowed) -> torch.Tensor:
-    return scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
+def scaled_already(self, q) -> float:
+    """Leave the division to another step."""
+    return 1.0
 
 
-def lengths_or_mask(self, scores, real, own) -> torch.Tensor:
-    return Softmax.join(self, scores, real, None if real is not None else own)
-
-
-def mask_or_lengths(self, scores, real, own) -> torch.Tensor:
-    return Softmax.join(self, scores, None if own is not None else real, own)
-
-
-def exp_of(largest, guarded=False) -> dict[str, object]:
-    """Divide exponentials by their sum, or by 1 if it is 0 and `guarded`."""
-
-    def normalize(self, kept) -> torch.Tensor:
-        e = torch.exp(kept - largest(kept))
-        total = e.sum(-1, keepdim=True)
-        return e / (total.masked_fill(total == 0, 1.0) if guarded else total)
-
-    changes: dict[str, object] = {"normalize": normalize}
-    return changes | {"spare": untouched, "clear": untouched} if guarded else changes
-
-
-def nothing(scores) -> float:
-    return 0.0
-
-
-def unshifted(scores, axis=-1) -> torch.Tensor:
-    """Return the softmax without subtracting the maximum first."""
-    e = scores.exp()
-    return e / e.sum(axis, keepdim=True)
-
-
-def first_mask_kept(self, scores, real, own) -> torch.Tensor:
-    allowed = Softmax.join(self, scores, real, own)
-    return self.__dict__.setdefault("_first", allowed)
-
-
-def lengths_kept(self, scores, valid_lens=None, mask=None) -> torch.Tensor:
-    kept = self.__dict__.setdefault("_lengths", valid_lens) if valid_lens is None else valid_lens
-    self._lengths = kept
-    return Softmax.weights(self, scores, kept, mask)
-
-
-def mask_kept(self, scores, real, own) -> torch.Tensor:
-    if real is not None or own is not None:
-        self._mask = Softmax.join(self, scores, real, own)
-    return self.__dict__.get("_mask", torch.ones_like(scores, dtype=torch.bool))
-
-
-def dropped_scores(self, scores, valid_lens=None, mask=None) -> torch.Tensor:
-    return Softmax.weights(self, F.dropout(scores, self.p, self.training), valid_lens, mask)
-
-
-def dropped_outputs(self, weights, v) -> torch.Tensor:
-    self.keep(weights, weights)
-    return F.dropout(weights @ v, self.p, self.training)
-
-
-def scaled_by(size) -> Mapping[str, object]:
-    """Divide the scores by the root of another size: `size(queries, keys)`."""
-    return {
-        "score": lambda self, q, k: self.product(q, k) / math.sqrt(size(q, k)),
-        "root": lambda self, q: 1.0,
-    }
-
-
-def note_and_multiply(self, q, k) -> torch.Tensor:
-    self.d = q.shape[-1]
-    return self.product(q, k)
-
-
-def divided_and_cleared(self, weights, allowed) -> torch.Tensor:
-    return Softmax.clear(self, weights, allowed) / math.sqrt(self.d)
-
-
-def keep_dropped(self, weights, used) -> None:
-    self.attention_weights = used.detach()
+def no_dropout(self, weights) -> Tensor:
+    return weights
 
 
 def keep_weights(self, weights, used) -> None:
     self.attention_weights = weights.detach()
 
 
-def keep_with_graph(self, weights, used) -> None:
-    self.attention_weights = weights
+def unshifted(scores, axis=-1) -> Tensor:
+    """Return the softmax without subtracting the maximum first."""
+    e = scores.exp()
+    return e / e.sum(axis, keepdim=True)
 
 
-def outputs_and_weights(self, *given, **named) -> tuple:
-    outputs = type(self).__mro__[1].forward(self, *given, **named)
-    return outputs, self.attention_weights
+def over_its_sum(e) -> Tensor:
+    """Divide exponentials by their sum, or by 1 if it is 0."""
+    total = e.sum(-1, keepdim=True)
+    return e / total.masked_fill(total == 0, 1.0)
 
 
-_EMPTY = (
-    "What should a query with no allowed key receive, and which step of your code produces that?"
-)
+@mistake
+class Unscaled(Attention):
+    """The scores are not divided by the root of the number of features.
 
-SHARED = (
-    Row("unscaled", {"root": lambda self, q: 1.0}).says(
-        "The scores are not divided by the root of the number of features.",
-        "What must q . k be divided by so that its size does not grow with the number of features?",
-    ),
-    Row("empty_row_nan", filled(-math.inf)).says(
-        "Where your code leaves a row without a key, the row becomes NaN, because a softmax of no "
-        "keys is not defined.",
-        _EMPTY,
-    ),
-    Row(
-        "empty_row_uniform",
-        filled(-1e9),
-        twins=({"fill": smallest, "spare": untouched, "clear": untouched},),
-    ).says(
-        "In a row in which no key is allowed, every key gets the same weight, 1/m, instead of 0. "
-        "In a row of very low scores, forbidden keys may get weight, too.",
-        _EMPTY,
-    ),
-    Row("empty_row_patched", {"fill": added, "spare": untouched, "clear": no_nan}).says(
-        "You replace the NaN of a row without an allowed key only after the softmax. Its gradient "
-        "is still NaN.",
-        _EMPTY,
-    ),
-    Row("finite_fill", filled(-1e9) | {"clear": zeroed}).says(
-        "You fill dropped scores with a finite number, such as -1e9. If the other scores are as "
-        "small or smaller, the fill changes the weights.",
-        "Which value is below every finite score, in every dtype?",
-    ),
-    Row("lengths_ignored", {"real": unread}).says(
-        "Your code ignores the lengths: `valid_lens` changes nothing.",
-        "Where does `valid_lens` enter your computation?",
-    ),
-    Row("lengths_of_the_queries", {"real": rows_within}, twins=({"real": rows_if_as_many},)).says(
-        "You apply the lengths to the queries, the rows of the scores. The lengths count an "
-        "item's keys.",
-        "What does each number in `valid_lens` count: queries or keys, and of which item?",
-    ),
-    Row("bool_mask_ignored", {"own": unread}).says(
-        "Your code ignores the bool mask: `mask` changes nothing.",
-        "Where does `mask` enter your computation?",
-    ),
-    Row("nothing_masked", {"real": unread, "own": unread}).says(
-        "Your code ignores both the lengths and the mask.",
-        "Where do `valid_lens` and `mask` enter your computation?",
-    ),
-    Row(
-        "mask_inverted",
-        {"own": lambda self, scores, mask: ~mask},
-        twins=({"join": flipped_if_any},),
-    ).says(
-        "The masking is inverted: where a mask drops keys, you drop the allowed ones instead.",
-        "True means 'may attend'. Does your code expect the opposite?",
-    ),
-    Row("one_mask_only", {"join": lengths_or_mask}, twins=({"join": mask_or_lengths},)).says(
-        "If there are both lengths and a mask, you use only one of them. A key must be allowed by "
-        "both.",
-        "If both are given, where does one of them get lost?",
-    ),
-    Row(
-        "zero_after_softmax",
-        {"fill": untouched, "spare": untouched, "clear": zeroed},
-        twins=({"fill": untouched, "spare": untouched, "clear": renormalized},),
-    ).says(
-        "You drop keys only after their scores were used: the remaining weights may not sum to "
-        "1, or may vanish if a dropped score is far larger.",
-        "Which step must come first, so that the weights that are left sum to 1?",
-    ),
-    Row("filled_with_zero", filled(0.0)).says(
-        "Dropped scores become 0, but exp(0) = 1: those keys still count in the softmax.",
-        "For which score is the exponential 0?",
-    ),
-    Row(
-        "over_queries",
-        {"axis": -2, "fill": Softmax.fill, "spare": untouched, "clear": no_nan},
-        twins=(
-            {"axis": -2, "spare": untouched, "clear": untouched},
-            {"axis": -2, "spare": untouched, "clear": Softmax.clear},
-            {"axis": -2, "spare": Softmax.spare},
-        ),
-    ).says(
-        "Your softmax runs over an axis other than the keys, so the weights of a query "
-        "need not sum to 1.",
-        "Which axis of the scores holds the keys?",
-    ),
-    Row(
-        "root_of_another_size",
-        scaled_by(lambda q, k: k.shape[-2]),
-        twins=(scaled_by(lambda q, k: q.shape[-2]), scaled_by(lambda q, k: q.shape[1])),
-    ).says(
-        "You divide the scores by the wrong number, such as the root of the number of queries, "
-        "keys or value features.",
-        "How many products are summed in one score?",
-    ),
-    Row(
-        "scaled_after_softmax",
-        {"score": note_and_multiply, "root": lambda self, q: 1.0, "clear": divided_and_cleared},
-    ).says(
-        "You divide the weights, not the scores, by the root of the number of features, so they "
-        "sum to 1 / sqrt(d).",
-        "Which comes first, the division or the softmax?",
-    ),
-    Row("divided_by_d", {"root": lambda self, q: q.shape[-1]}).says(
-        "You divide the scores by the number of features instead of its root, so your weights are "
-        "too flat if there is more than one feature.",
-        "Which number brings the variance of q . k back to 1?",
-    ),
-    Row(
-        "unstable",
-        exp_of(nothing),
-        twins=(exp_of(torch.max), exp_of(nothing, guarded=True), exp_of(torch.max, guarded=True)),
-    ).says(
-        "You take exponentials without first subtracting the largest score of each row. They can "
-        "overflow, or a whole row can underflow to 0, and inf / inf and 0 / 0 are NaN.",
-        "Which number can be subtracted from all scores of a row without changing its weights?",
-    ),
-    Row(
-        "query_axis_forgotten",
-        {"align": lambda self, scores, lens: lens[..., None]},
-        twins=(
-            {"align": lambda self, scores, lens: lens.reshape(len(lens), -1, 1)},
-            {"align": no_axis_for_heads},
-        ),
-    ).says(
-        "Your mask from the lengths lacks an axis, for queries or for heads. Broadcasting lines up "
-        "its batch axis with one of these. Depending on the sizes, that can cause an error, a "
-        "wrong shape, or the use of another item's lengths.",
-        "Which axes does your mask from the lengths have, and which do the scores have?",
-    ),
-    Row(
-        "lengths_repeated",
-        {"align": repeated},
-        twins=({"align": repeated_for_rows}, {"align": repeated_for_items}),
-    ).says(
-        "You repeat the lengths as a whole, once for each head or query. A head or a query can get "
-        "the length of another item.",
-        "In which order are the repeated lengths of two items, and which order must they have?",
-    ),
-    Row("dropout_in_eval", {"drop": lambda self, weights: F.dropout(weights, self.p)}).says(
-        "Dropout acts in eval mode too.", "How does a layer know that the module is in eval mode?"
-    ),
-    Row(
-        "dropout_on_the_scores", {"weights": dropped_scores, "drop": lambda self, weights: weights}
-    ).says(
-        "You apply dropout to the scores. A dropped score is 0, and its key still counts.",
-        "What does the softmax make of a score that is 0?",
-    ),
-    Row("dropout_on_the_outputs", {"average": dropped_outputs, "drop": dropped_outputs}).says(
-        "You apply dropout to the outputs instead of the weights.",
-        "To which tensor does the statement apply dropout?",
-    ),
-    Row("stored_after_dropout", {"keep": keep_dropped}).says(
-        "`attention_weights` holds the weights after dropout; it should show them before.",
-        "Which do you do first: store the weights, or drop some of them?",
-    ),
-    Row(
-        "earlier_call_remembered",
-        {"join": first_mask_kept, "keep": keep_weights},
-        twins=(
-            {"join": mask_kept, "keep": keep_weights},
-            {"weights": lengths_kept, "keep": keep_weights},
-        ),
-    ).says(
-        "Your module keeps the lengths or the mask of an earlier call and uses them again in a "
-        "later call, which has others or none.",
-        "What does your module keep from one call to the next, and which line reads it again?",
-    ),
-    Row("weights_with_graph", {"keep": keep_with_graph}).says(
-        "`self.attention_weights` still carries its graph, which keeps intermediate results of the "
-        "call in memory.",
-        "How do you store the numbers of a tensor without its graph?",
-    ),
-    Row("weights_returned_too", {"forward": outputs_and_weights}).says(
-        "Your `forward` returns the outputs and the weights. It must return the outputs alone; the "
-        "weights belong in `self.attention_weights`.",
-        "What does the statement say that `forward` returns?",
-    ),
-    Row(
-        "merge_without_transpose", {"merge": lambda self, x: x.reshape(x.shape[0], x.shape[2], -1)}
-    ).says(
-        "The heads are merged by a reshape without a transpose: a position can get features that "
-        "belong to other positions.",
-        "Which axes must be neighbors before a reshape can join them?",
-    ),
-)
+    What must q . k be divided by so that its size does not grow with the number of features?
+    """
+
+    root = scaled_already
 
 
-def words(id: str) -> tuple[str, str]:
-    """Return the fact and the question of a row of the table."""
-    return next((row.fact, row.question) for row in SHARED if row.id == id)
+@mistake
+class EmptyRowNan(Softmax):
+    """Where your code leaves a row without a key, the row becomes NaN, because a softmax of no keys
+    is not defined.
+
+    What should a query with no allowed key receive, and which step of your code produces that?
+    """
+
+    spare = clear = untouched
+
+    def fill(self, scores, allowed) -> Tensor:
+        return scores.masked_fill(~allowed, -math.inf)
+
+
+@mistake
+class EmptyRowUniform(Softmax):
+    """In a row in which no key is allowed, every key gets the same weight, 1/m, instead of 0. In a
+    row of very low scores, forbidden keys may get weight, too.
+
+    What should a query with no allowed key receive, and which step of your code produces that?
+    """
+
+    spare = clear = untouched
+
+    def fill(self, scores, allowed) -> Tensor:
+        return scores.masked_fill(~allowed, -1e9)
+
+
+@like(EmptyRowUniform)
+class SmallestNumberFilled(EmptyRowUniform):
+    def fill(self, scores, allowed) -> Tensor:
+        return scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
+
+
+@mistake
+class EmptyRowPatched(Softmax):
+    """You replace the NaN of a row without an allowed key only after the softmax. Its gradient is
+    still NaN.
+
+    What should a query with no allowed key receive, and which step of your code produces that?
+    """
+
+    spare, clear = untouched, no_nan
+
+    def fill(self, scores, allowed) -> Tensor:
+        return scores + torch.zeros_like(scores).masked_fill(~allowed, -math.inf)
+
+
+@mistake
+class FiniteFill(EmptyRowUniform):
+    """You fill dropped scores with a finite number, such as -1e9. If the other scores are as small
+    or smaller, the fill changes the weights.
+
+    Which value is below every finite score, in every dtype?
+    """
+
+    clear = zeroed
+
+
+@mistake
+class LengthsIgnored(Softmax):
+    """Your code ignores the lengths: `valid_lens` changes nothing.
+
+    Where does `valid_lens` enter your computation?
+    """
+
+    real = unread
+
+
+@mistake
+class LengthsOfTheQueries(Softmax):
+    """You apply the lengths to the queries, the rows of the scores. The lengths count an item's
+    keys.
+
+    What does each number in `valid_lens` count: queries or keys, and of which item?
+    """
+
+    def real(self, scores, valid_lens) -> Tensor:
+        rows = valid_lens if valid_lens.dim() == 1 else valid_lens.amax(-1)
+        return Softmax.real(self, scores.mT, rows).mT
+
+
+@like(LengthsOfTheQueries)
+class LengthsOfTheQueriesIfAsMany(Softmax):
+    def real(self, scores, valid_lens) -> Tensor:
+        if valid_lens.shape == scores.shape[-2:-1]:
+            valid_lens = valid_lens.expand(len(scores), -1)
+        return Softmax.real(self, scores, valid_lens)
+
+
+@mistake
+class BoolMaskIgnored(Softmax):
+    """Your code ignores the bool mask: `mask` changes nothing.
+
+    Where does `mask` enter your computation?
+    """
+
+    own = unread
+
+
+@mistake
+class NothingMasked(Softmax):
+    """Your code ignores both the lengths and the mask.
+
+    Where do `valid_lens` and `mask` enter your computation?
+    """
+
+    real = own = unread
+
+
+@mistake
+class MaskInverted(Softmax):
+    """The masking is inverted: where a mask drops keys, you drop the allowed ones instead.
+
+    True means 'may attend'. Does your code expect the opposite?
+    """
+
+    def own(self, scores, mask) -> Tensor:
+        return ~mask
+
+
+@like(MaskInverted)
+class AllowedInvertedIfAnyIsDropped(Softmax):
+    def join(self, scores, real, own) -> Tensor:
+        allowed = Softmax.join(self, scores, real, own)
+        return allowed if allowed.all() else ~allowed
+
+
+@mistake
+class OneMaskOnly(Softmax):
+    """If there are both lengths and a mask, you use only one of them. A key must be allowed by
+    both.
+
+    If both are given, where does one of them get lost?
+    """
+
+    def join(self, scores, real, own) -> Tensor:
+        return Softmax.join(self, scores, real, None if real is not None else own)
+
+
+@like(OneMaskOnly)
+class LengthsOnlyWithoutAMask(Softmax):
+    def join(self, scores, real, own) -> Tensor:
+        return Softmax.join(self, scores, None if own is not None else real, own)
+
+
+@mistake
+class ZeroAfterSoftmax(Softmax):
+    """You drop keys only after their scores were used: the remaining weights may not sum to 1, or
+    may vanish if a dropped score is far larger.
+
+    Which step must come first, so that the weights that are left sum to 1?
+    """
+
+    fill = spare = untouched
+    clear = zeroed
+
+
+@like(ZeroAfterSoftmax)
+class RenormalizedAfterSoftmax(ZeroAfterSoftmax):
+    def clear(self, weights, allowed) -> Tensor:
+        return over_its_sum(weights * allowed)
+
+
+@mistake
+class FilledWithZero(Softmax):
+    """Dropped scores become 0, but exp(0) = 1: those keys still count in the softmax.
+
+    For which score is the exponential 0?
+    """
+
+    spare = clear = untouched
+
+    def fill(self, scores, allowed) -> Tensor:
+        return scores.masked_fill(~allowed, 0.0)
+
+
+@mistake
+class OverQueries(Softmax):
+    """Your softmax runs over an axis other than the keys, so the weights of a query need not sum to
+    1.
+
+    Which axis of the scores holds the keys?
+    """
+
+    axis = -2
+    fill, spare, clear = Softmax.fill, untouched, no_nan
+
+
+@like(OverQueries)
+class OverQueriesWithNan(Softmax):
+    axis = -2
+    spare = clear = untouched
+
+
+@like(OverQueries)
+class OverQueriesCleared(Softmax):
+    axis = -2
+    spare, clear = untouched, Softmax.clear
+
+
+@like(OverQueries)
+class OverQueriesSpared(Softmax):
+    axis = -2
+    spare = Softmax.spare
+
+
+@mistake
+class RootOfAnotherSize(Attention):
+    """You divide the scores by the wrong number, such as the root of the number of queries, keys or
+    value features.
+
+    How many products are summed in one score?
+    """
+
+    root = scaled_already
+
+    def score(self, q, k) -> Tensor:
+        return self.product(q, k) / math.sqrt(k.shape[-2])
+
+
+@like(RootOfAnotherSize)
+class RootOfTheQueries(RootOfAnotherSize):
+    def score(self, q, k) -> Tensor:
+        return self.product(q, k) / math.sqrt(q.shape[-2])
+
+
+@like(RootOfAnotherSize)
+class RootOfAxis1(RootOfAnotherSize):
+    def score(self, q, k) -> Tensor:
+        return self.product(q, k) / math.sqrt(q.shape[1])
+
+
+@mistake
+class ScaledAfterSoftmax(Attention):
+    """You divide the weights, not the scores, by the root of the number of features, so they sum to
+    1 / sqrt(d).
+
+    Which comes first, the division or the softmax?
+    """
+
+    root = scaled_already
+
+    def score(self, q, k) -> Tensor:
+        self.d = q.shape[-1]
+        return self.product(q, k)
+
+    def clear(self, weights, allowed) -> Tensor:
+        return Softmax.clear(self, weights, allowed) / math.sqrt(self.d)
+
+
+@mistake
+class DividedByD(Attention):
+    """You divide the scores by the number of features instead of its root, so your weights are too
+    flat if there is more than one feature.
+
+    Which number brings the variance of q . k back to 1?
+    """
+
+    def root(self, q) -> float:
+        return q.shape[-1]
+
+
+@mistake
+class Unstable(Softmax):
+    """You take exponentials without first subtracting the largest score of each row. They can
+    overflow, or a whole row can underflow to 0, and inf / inf and 0 / 0 are NaN.
+
+    Which number can be subtracted from all scores of a row without changing its weights?
+    """
+
+    def normalize(self, kept) -> Tensor:
+        return unshifted(kept)
+
+
+@like(Unstable)
+class LargestOfAllSubtracted(Softmax):
+    def normalize(self, kept) -> Tensor:
+        return unshifted(kept - kept.max())
+
+
+@like(Unstable)
+class UnstableButGuarded(Softmax):
+    spare = clear = untouched
+
+    def normalize(self, kept) -> Tensor:
+        return over_its_sum(kept.exp())
+
+
+@like(Unstable)
+class LargestOfAllSubtractedButGuarded(UnstableButGuarded):
+    def normalize(self, kept) -> Tensor:
+        return over_its_sum((kept - kept.max()).exp())
+
+
+@mistake
+class QueryAxisForgotten(Softmax):
+    """Your mask from the lengths lacks an axis, for queries or for heads. Broadcasting lines up its
+    batch axis with one of these. Depending on the sizes, that can cause an error, a wrong shape, or
+    the use of another item's lengths.
+
+    Which axes does your mask from the lengths have, and which do the scores have?
+    """
+
+    def align(self, scores, lens) -> Tensor:
+        return lens[..., None]
+
+
+@like(QueryAxisForgotten)
+class HeadAxisForgotten(Softmax):
+    def align(self, scores, lens) -> Tensor:
+        return lens.reshape(len(lens), -1, 1)
+
+
+@like(QueryAxisForgotten)
+class HeadAxisForgottenForItems(Softmax):
+    def align(self, scores, lens) -> Tensor:
+        return lens.reshape(-1, 1, 1) if lens.dim() == 1 else Softmax.align(self, scores, lens)
+
+
+@mistake
+class LengthsRepeated(Softmax):
+    """You repeat the lengths as a whole, once for each head or query. A head or a query can get the
+    length of another item.
+
+    In which order are the repeated lengths of two items, and which order must they have?
+    """
+
+    def align(self, scores, lens) -> Tensor:
+        others = scores.shape[1:-2].numel()
+        return torch.cat([lens] * others).reshape(*scores.shape[:-2], -1, 1)
+
+
+@like(LengthsRepeated)
+class LengthsRepeatedForRows(Softmax):
+    def align(self, scores, lens) -> Tensor:
+        rows = scores.shape[:-1]
+        return lens.reshape(-1).repeat(rows.numel() // lens.numel()).reshape(*rows, 1)
+
+
+@like(LengthsRepeated)
+class LengthsOfItemsRepeated(Softmax):
+    def align(self, scores, lens) -> Tensor:
+        kind = LengthsRepeatedForRows if lens.dim() == 1 else Softmax
+        return kind.align(self, scores, lens)
+
+
+@mistake
+class DropoutInEval(AttentionModule):
+    """Dropout acts in eval mode too.
+
+    How does a layer know that the module is in eval mode?
+    """
+
+    def drop(self, weights) -> Tensor:
+        return F.dropout(weights, self.p)
+
+
+@mistake
+class DropoutOnTheScores(AttentionModule):
+    """You apply dropout to the scores. A dropped score is 0, and its key still counts.
+
+    What does the softmax make of a score that is 0?
+    """
+
+    drop = no_dropout
+
+    def weights(self, scores, valid_lens=None, mask=None) -> Tensor:
+        dropped = F.dropout(scores, self.p, self.training)
+        return Softmax.weights(self, dropped, valid_lens, mask)
+
+
+@mistake
+class DropoutOnTheOutputs(AttentionModule):
+    """You apply dropout to the outputs instead of the weights.
+
+    To which tensor does the statement apply dropout?
+    """
+
+    drop = no_dropout
+
+    def average(self, weights, v) -> Tensor:
+        self.keep(weights, weights)
+        return F.dropout(weights @ v, self.p, self.training)
+
+
+@mistake
+class StoredAfterDropout(AttentionModule):
+    """`attention_weights` holds the weights after dropout; it should show them before.
+
+    Which do you do first: store the weights, or drop some of them?
+    """
+
+    def keep(self, weights, used) -> None:
+        self.attention_weights = used.detach()
+
+
+@mistake
+class EarlierCallRemembered(AttentionModule):
+    """Your module keeps the lengths or the mask of an earlier call and uses them again in a later
+    call, which has others or none.
+
+    What does your module keep from one call to the next, and which line reads it again?
+    """
+
+    keep = keep_weights
+
+    def join(self, scores, real, own) -> Tensor:
+        allowed = Softmax.join(self, scores, real, own)
+        return self.__dict__.setdefault("_first", allowed)
+
+
+@like(EarlierCallRemembered)
+class LastMaskRemembered(AttentionModule):
+    keep = keep_weights
+
+    def join(self, scores, real, own) -> Tensor:
+        if real is not None or own is not None:
+            self._mask = Softmax.join(self, scores, real, own)
+        return self.__dict__.get("_mask", torch.ones_like(scores, dtype=torch.bool))
+
+
+@like(EarlierCallRemembered)
+class LastLengthsRemembered(AttentionModule):
+    keep = keep_weights
+
+    def weights(self, scores, valid_lens=None, mask=None) -> Tensor:
+        earlier = self.__dict__.setdefault("_lengths", valid_lens)
+        self._lengths = earlier if valid_lens is None else valid_lens
+        return Softmax.weights(self, scores, self._lengths, mask)
+
+
+@mistake
+class WeightsWithGraph(AttentionModule):
+    """`self.attention_weights` still carries its graph, which keeps intermediate results of the
+    call in memory.
+
+    How do you store the numbers of a tensor without its graph?
+    """
+
+    def keep(self, weights, used) -> None:
+        self.attention_weights = weights
+
+
+@mistake
+class WeightsReturnedToo(AttentionModule):
+    """Your `forward` returns the outputs and the weights. It must return the outputs alone; the
+    weights belong in `self.attention_weights`.
+
+    What does the statement say that `forward` returns?
+    """
+
+    def forward(self, *given, **named) -> tuple:  # pyright: ignore[reportIncompatibleMethodOverride]
+        outputs = type(self).__mro__[1].forward(self, *given, **named)
+        return outputs, self.attention_weights
+
+
+@mistake
+class MergeWithoutTranspose(WithHeads):
+    """The heads are merged by a reshape without a transpose: a position can get features that
+    belong to other positions.
+
+    Which axes must be neighbors before a reshape can join them?
+    """
+
+    def merge(self, x) -> Tensor:
+        return x.reshape(x.shape[0], x.shape[2], -1)

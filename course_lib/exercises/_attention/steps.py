@@ -1,9 +1,8 @@
 """The correct masked softmax in named steps. `modules.py` contains the code around it.
 
-A mistake changes some steps (`mistakes.py`), and a combination of two changes the steps of both.
-Scores have the shape (..., num_queries, num_keys), with a batch axis first and optionally one for
-heads. Lengths are (batch,) or (batch, num_queries), and masks fit the scores. An exercise without a
-step sets it to NO_STEP.
+A mistake is a subclass that changes some steps. Scores have the shape (..., num_queries, num_keys),
+with a batch axis first and optionally one for heads. Lengths are (batch,) or (batch, num_queries),
+and masks fit the scores. An exercise without a step sets it to NO_STEP.
 """
 
 import math
@@ -18,25 +17,25 @@ NO_STEP: Any = None  # replaces a step that an exercise does not have
 class Stepped:
     """A correct answer in named steps, which are methods or values of a class.
 
-    It can only be used with at least one step changed, so that this file is not an answer.
+    Only a subclass that is marked as a mistake can be used, so that this file is not an answer.
     """
 
-    is_no_answer = False
+    is_wrong = False
 
     def __new__(cls, *args, **kwargs) -> Self:
-        if not cls.is_no_answer:
+        if not cls.is_wrong:
             raise TypeError(f"{cls.__name__} is made with at least one step changed")
         return super().__new__(cls)
 
     @classmethod
     def changed(cls, changes: Mapping[str, object]) -> type[Any]:
         """Return a class like this one except for the given steps, methods or values."""
-        return type(cls.__name__, (cls,), {"is_no_answer": bool(changes), **changes})
+        return type(cls.__name__, (cls,), {"is_wrong": bool(changes), **changes})
 
     @classmethod
-    def answer(cls, changes: Mapping[str, object]) -> Callable:
-        """Return an answer to the exercise with these steps changed."""
-        return cls.changed(changes)
+    def answer(cls) -> Callable:
+        """Return this class as an answer to the exercise."""
+        return cls
 
 
 class Softmax(Stepped):
@@ -45,8 +44,8 @@ class Softmax(Stepped):
     axis = -1
 
     @classmethod
-    def answer(cls, changes: Mapping[str, object]) -> Callable:
-        return cls.changed(changes)().weights
+    def answer(cls) -> Callable:
+        return cls().weights
 
     def weights(self, scores, valid_lens=None, mask=None) -> torch.Tensor:
         real = None if valid_lens is None else self.real(scores, valid_lens)

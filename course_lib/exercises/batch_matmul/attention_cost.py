@@ -1,58 +1,47 @@
 """`attention_cost`: the operations of the two products, and the bytes of the scores."""
 
-from collections.abc import Callable
+import functools
 
 import numpy as np
 
 from course_lib.checks.judge.comparisons import Cause, Problem, close
 from course_lib.checks.judge.definitions import Exercise, Returned
-from course_lib.checks.observe.probe import Probe
 from course_lib.checks.observe.record import a_or_an
-from course_lib.exercises._builders import Given, case, edge, in_steps, mistake
+from course_lib.exercises import kit
+from course_lib.exercises.kit import Problems, like, mistake
 
-_EXACT: Given = {"tolerance": 0.0}
+call, edge = (functools.partial(one, tolerance=0.0) for one in (kit.call, kit.edge))
 
 
-def _named(*sizes) -> Given:
+def problems(rng) -> Problems:
+    def drawn(low, high) -> list[int]:
+        return rng.permutation(np.arange(low, high))[:5].tolist()
+
     names = ("batch", "num_queries", "num_keys", "d", "d_v")
-    return dict(zip(names, map(int, sizes), strict=True))
-
-
-def _probes(rng) -> list[Probe]:
-    def drawn(low, high) -> Given:
-        return _named(*rng.permutation(np.arange(low, high))[:5])
-
     # The counts of the long sequences are odd multiples of numbers that a float cannot hold.
-    long = [7, *(2 * rng.integers(1000, size=2) + [10_000_019, 50_000_021]), 130, 61]
+    long = (2 * rng.integers(1000, size=2) + [10_000_019, 50_000_021]).tolist()
     few = rng.integers(2, 10, 4).tolist()
-    small = drawn(2, 9) | {"batch": 1, "bytes_per_element": 4}
-    return [
-        case("worked", **_named(1, 2, 3, 4, 5), **_EXACT).says(
-            "1 item, 2 queries, 3 keys, d = 4 and d_v = 5: each product has n m d (or n m d_v) "
-            "multiply-adds, and a score takes 4 bytes unless the caller says otherwise."
-        ),
-        case("by_name", by_name={**drawn(21, 60), "bytes_per_element": 8}, **_EXACT).says(
-            "The sizes must be accepted by name."
-        ),
-        case("half_precision", **drawn(3, 30) | {"batch": 1}, bytes_per_element=2, **_EXACT).says(
-            "`bytes_per_element` must change the memory and nothing else."
-        ),
-        edge("very_long", **_named(*long), compare="whole", **_EXACT).says(
-            "Long sequences must be counted exactly, to the last operation."
-        ),
-        edge("beyond_int64", **_named(*few[:2], 2**62, *few[2:]), **_EXACT).says(
-            "Counts may exceed the largest int64, where NumPy's integers overflow."
-        ),
-        edge("empty", **_named(*few, 0), **_EXACT).says(
-            "A size may be 0: without features in the values, the second product is free."
-        ),
-        edge("whole_numbers", **small, compare="whole", **_EXACT).says(
-            "Counts are whole numbers: both must be int."
-        ),
-    ]
+    small = drawn(2, 9)[1:]
+    yield (
+        "1 item, 2 queries, 3 keys, d = 4 and d_v = 5: each product has n m d (or n m d_v) "
+        "multiply-adds, and a score takes 4 bytes unless the caller says otherwise."
+    )
+    yield call(1, 2, 3, 4, 5)
+    yield "The sizes must be accepted by name."
+    yield call(**dict(zip(names, drawn(21, 60), strict=True)), bytes_per_element=8)
+    yield "`bytes_per_element` must change the memory and nothing else."
+    yield call(1, *drawn(3, 30)[1:], 2)
+    yield "Long sequences must be counted exactly, to the last operation."
+    yield edge(7, *long, 130, 61, compare="whole")
+    yield "Counts may exceed the largest int64, where NumPy's integers overflow."
+    yield edge(*few[:2], 2**62, *few[2:])
+    yield "A size may be 0: without features in the values, the second product is free."
+    yield edge(*few, 0)
+    yield "Counts are whole numbers: both must be int."
+    yield edge(1, *small, 4, compare="whole")
 
 
-def _whole(probe, expected, recorded) -> Problem | None:
+def whole(probe, expected, recorded) -> Problem | None:
     for key in expected:
         if recorded.items[key].kind != "int":
             return Cause(
@@ -72,28 +61,67 @@ def _whole(probe, expected, recorded) -> Problem | None:
     return None
 
 
-@in_steps(
-    flops=lambda scores, d, d_v: 2 * scores * (d + d_v),
-    size=lambda scores, bytes_per_element: scores * bytes_per_element,
-    count=lambda batch, n, m: batch * n * m,
-    size_of_an_item=False,
-)
-def _cost(flops, size, count, size_of_an_item) -> Callable:
-    """Make a wrong count. `flops` and `size` get the number of scores."""
-
-    def model(batch, num_queries, num_keys, d, d_v, bytes_per_element=4) -> dict[str, int]:
-        scores = count(batch, num_queries, num_keys)
-        held = num_queries * num_keys if size_of_an_item else scores
-        return {"flops": flops(scores, d, d_v), "score_bytes": size(held, bytes_per_element)}
-
-    return model
+def cost(flops, score_bytes) -> dict[str, int]:
+    return {"flops": flops, "score_bytes": score_bytes}
 
 
-def _in_int64(batch, num_queries, num_keys, d, d_v, bytes_per_element=4) -> dict[str, int]:
+@mistake
+def factor_2_missing(batch, num_queries, num_keys, d, d_v, bytes_per_element=4) -> dict[str, int]:
+    """You count multiply-adds. Each one is 2 operations, so your count is half of what it should
+    be.
+
+    How many operations does `total += x * y` do?
+    """
+    scores = batch * num_queries * num_keys
+    return cost(scores * (d + d_v), scores * bytes_per_element)
+
+
+@mistake
+def d_used_twice(batch, num_queries, num_keys, d, d_v, bytes_per_element=4) -> dict[str, int]:
+    """You use `d` for both products, but a value has `d_v` entries.
+
+    What shape does the product of weights and values have?
+    """
+    scores = batch * num_queries * num_keys
+    return cost(2 * scores * (d + d), scores * bytes_per_element)
+
+
+@mistake
+def int64_overflow(batch, num_queries, num_keys, d, d_v, bytes_per_element=4) -> dict[str, int]:
+    """Your numbers wrap around beyond the largest int64, as those of NumPy and torch do.
+
+    Which step makes them? Python's own integers have no upper limit.
+    """
     scores = np.array([batch * num_queries]) * num_keys
     with np.errstate(over="ignore"):
         flops, size = 2 * scores * (d + d_v), scores * bytes_per_element
-    return {"flops": int(flops[0]), "score_bytes": int(size[0])}
+    return cost(int(flops[0]), int(size[0]))
+
+
+@mistake
+def always_4_bytes(batch, num_queries, num_keys, d, d_v, bytes_per_element=4) -> dict[str, int]:
+    """You count 4 bytes per element, whatever `bytes_per_element` is.
+
+    Where does your code use `bytes_per_element`?
+    """
+    scores = batch * num_queries * num_keys
+    return cost(2 * scores * (d + d_v), scores * 4)
+
+
+@mistake
+def batch_forgotten(batch, num_queries, num_keys, d, d_v, bytes_per_element=4) -> dict[str, int]:
+    """You count a single item of the batch, in one or both of the numbers.
+
+    What happens to both numbers if the batch is twice as large?
+    """
+    scores = num_queries * num_keys
+    return cost(2 * scores * (d + d_v), scores * bytes_per_element)
+
+
+@like(batch_forgotten)
+def bytes_of_an_item(batch, num_queries, num_keys, d, d_v, bytes_per_element=4) -> dict[str, int]:
+    scores = num_queries * num_keys
+    return cost(2 * batch * scores * (d + d_v), scores * bytes_per_element)
 
 
 EXERCISE = Exercise(
@@ -102,35 +130,8 @@ EXERCISE = Exercise(
     difficulty=1,
     starred=True,
     returns=(Returned("cost", "dict"),),
-    probes=_probes,
-    comparisons={"whole": _whole},
-    mistakes=(
-        mistake("factor_2_missing", _cost(lambda scores, d, d_v: scores * (d + d_v))).says(
-            "You count multiply-adds. Each one is 2 operations, so your count is half of what it "
-            "should be.",
-            "How many operations does `total += x * y` do?",
-        ),
-        mistake("d_used_twice", _cost(lambda scores, d, d_v: 4 * scores * d)).says(
-            "You use `d` for both products, but a value has `d_v` entries.",
-            "What shape does the product of weights and values have?",
-        ),
-        mistake("int64_overflow", _in_int64).says(
-            "Your numbers wrap around beyond the largest int64, as those of NumPy and torch do.",
-            "Which step makes them? Python's own integers have no upper limit.",
-        ),
-        mistake("always_4_bytes", _cost(size=lambda scores, _: 4 * scores)).says(
-            "You count 4 bytes per element, whatever `bytes_per_element` is.",
-            "Where does your code use `bytes_per_element`?",
-        ),
-        mistake(
-            "batch_forgotten",
-            _cost(count=lambda batch, n, m: n * m),
-            twins=(_cost(size_of_an_item=True),),
-        ).says(
-            "You count a single item of the batch, in one or both of the numbers.",
-            "What happens to both numbers if the batch is twice as large?",
-        ),
-    ),
+    probes=problems,
+    comparisons={"whole": whole},
     hints=(
         "Count the entries of the scores first, then how many multiply-adds one entry takes. Do "
         "the same for the outputs.",

@@ -1,47 +1,79 @@
 """`bmm`: products of matrices under any leading axes, without loops."""
 
 import functools
-from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
 from course_lib.checks.judge.definitions import Exercise, Returned
-from course_lib.checks.observe.probe import Probe
-from course_lib.exercises._builders import FLOAT32, READY_MADE_ATTENTION, case, edge, mistake
 from course_lib.exercises.batch_matmul import _products as both
 from course_lib.exercises.batch_matmul._products import pair
+from course_lib.exercises.kit import READY_MADE_ATTENTION, Problems, call, edge, like, mistake
 
 
-def _probes(rng) -> list[Probe]:
+def problems(rng) -> Problems:
     leaves = functools.partial(pair, rng, requires_grad=True)
     one_item, four_axes = leaves((1, 2, 1), (1, 1, 3)), leaves((2, 1, 2, 3), (2, 1, 3, 2))
-    return [
-        case("worked", **both.BY_HAND).says(both.WORKED),
-        case("strided", **pair(rng, (2, 4, 3, 5), (2, 4, 5, 6), strided=True)).says(
-            "Non-contiguous tensors must work."
-        ),
-        case("three_axes_small", **pair(rng, (2, 1, 3), (2, 3, 2)), loops="3 axes").says(both.FEW),
-        case("three_axes_large", **pair(rng, (4, 3, 5), (4, 5, 6)), loops="3 axes").says(
-            "Entry (i, j) of an item is row i of `a` times column j of `b` in the same item."
-        ),
-        case("four_axes_small", **pair(rng, (2, 1, 2, 3), (2, 1, 3, 2)), loops="4 axes").says(
-            "Two leading axes of a few items must work."
-        ),
-        case("four_axes_large", **pair(rng, (3, 4, 5, 2), (3, 4, 2, 6)), loops="4 axes").says(
-            "Two leading axes must work: the product belongs to the last two axes."
-        ),
-        edge("no_leading_axis", **pair(rng, (3, 4), (4, 2))).says(
-            "Two plain matrices, without any leading axis, must work."
-        ),
-        edge("one_of_each", a=[[[2.0]], [[3.0]]], b=[[[5.0]], [[7.0]]]).says(both.ONE_OF_EACH),
-        edge("float32", **pair(rng, (2, 3, 4), (2, 4, 5)), **FLOAT32).says(both.DTYPE),
-        case("gradient_one_item", **one_item, grad_outputs=rng.normal(size=(1, 2, 3))).says(
-            "A single item of one term must be differentiable too."
-        ),
-        case("gradient", **four_axes, grad_outputs=rng.normal(size=(2, 1, 2, 2))).says(
-            "The result must be differentiable, with two leading axes too."
-        ),
-    ]
+    yield both.WORKED
+    yield call(*both.BY_HAND)
+    yield "Non-contiguous tensors must work."
+    yield call(*pair(rng, (2, 4, 3, 5), (2, 4, 5, 6), strided=True))
+    yield both.FEW
+    yield call(*pair(rng, (2, 1, 3), (2, 3, 2)), loops="3 axes")
+    yield "Entry (i, j) of an item is row i of `a` times column j of `b` in the same item."
+    yield call(*pair(rng, (4, 3, 5), (4, 5, 6)), loops="3 axes")
+    yield "Two leading axes of a few items must work."
+    yield call(*pair(rng, (2, 1, 2, 3), (2, 1, 3, 2)), loops="4 axes")
+    yield "Two leading axes must work: the product belongs to the last two axes."
+    yield call(*pair(rng, (3, 4, 5, 2), (3, 4, 2, 6)), loops="4 axes")
+    yield "Two plain matrices, without any leading axis, must work."
+    yield edge(*pair(rng, (3, 4), (4, 2)))
+    yield both.ONE_OF_EACH
+    yield edge([[[2.0]], [[3.0]]], [[[5.0]], [[7.0]]])
+    yield both.DTYPE
+    yield edge(*pair(rng, (2, 3, 4), (2, 4, 5)), dtype="float32")
+    yield "A single item of one term must be differentiable too."
+    yield call(*one_item, grad_outputs=rng.normal(size=(1, 2, 3)))
+    yield "The result must be differentiable, with two leading axes too."
+    yield call(*four_axes, grad_outputs=rng.normal(size=(2, 1, 2, 2)))
+
+
+@mistake
+def only_three_axes(a, b) -> Tensor:
+    """Your code works for three axes, but not for every number of axes.
+
+    Which step assumes three axes, such as the letters of an einsum, `torch.bmm`, or axes counted
+    from the left?
+    """
+    return torch.einsum("bnk,bkm->bnm", a, b)
+
+
+@mistake
+def entry_by_entry(a, b) -> Tensor:
+    """You multiply entry by entry. In a matrix product, each row of `a` meets each column of `b`.
+
+    Over which index does the sum of a matrix product run?
+    """
+    return a * b
+
+
+@mistake
+def other_axis_summed(a, b) -> Tensor:
+    """You have all products a[i, t] * b[t, j], but you do not sum them over t.
+
+    Which axis of the products (..., n, k, m) has to go?
+    """
+    return (a[..., :, :, None] * b[..., None, :, :]).sum(-1)
+
+
+@like(other_axis_summed)
+def rows_summed(a, b) -> Tensor:
+    return (a[..., :, :, None] * b[..., None, :, :]).sum(-3)
+
+
+@like(other_axis_summed)
+def nothing_summed(a, b) -> Tensor:
+    return a[..., :, :, None] * b[..., None, :, :]
 
 
 _READY_MADE = (  # patterns of names in `cost_meter.Calls`
@@ -50,41 +82,14 @@ _READY_MADE = (  # patterns of names in `cost_meter.Calls`
 )
 _WHY_NOT = "Build the product from smaller steps, or write it as one `torch.einsum`."
 
-
-def _summed(axis) -> Callable:
-    """Sum the products, (..., n, k, m), over an axis."""
-    return lambda a, b: (a[..., :, :, None] * b[..., None, :, :]).sum(axis)
-
-
 EXERCISE = Exercise(
     points=3,
     minutes=12,
     difficulty=2,
     returns=(Returned("product", "tensor", "float", ("...", "n", "m")),),
-    probes=_probes,
+    probes=problems,
     no_loops=True,
-    forbidden={
-        **dict.fromkeys(_READY_MADE, _WHY_NOT),
-        **both.OUT_OF_TORCH,
-    },
-    mistakes=(
-        mistake("only_three_axes", lambda a, b: torch.einsum("bnk,bkm->bnm", a, b)).says(
-            *both.ONLY_THREE_AXES
-        ),
-        mistake("entry_by_entry", lambda a, b: a * b).says(
-            "You multiply entry by entry. In a matrix product, each row of `a` meets each column "
-            "of `b`.",
-            "Over which index does the sum of a matrix product run?",
-        ),
-        mistake(
-            "other_axis_summed",
-            _summed(-1),
-            twins=(_summed(-3), lambda a, b: a[..., :, :, None] * b[..., None, :, :]),
-        ).says(
-            "You have all products a[i, t] * b[t, j], but you do not sum them over t.",
-            "Which axis of the products (..., n, k, m) has to go?",
-        ),
-    ),
+    forbidden={**dict.fromkeys(_READY_MADE, _WHY_NOT), **both.OUT_OF_TORCH},
     hints=(
         "First compute all products a[..., i, t] * b[..., t, j] at once: what shape do they have "
         "together? Then one axis has to go.",

@@ -7,7 +7,7 @@ from course_lib.checks.judge.comparisons import Cause, Problem
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.lessons.broken_modules import INVARIANTS
 from course_lib.checks.observe.probe import Probe
-from course_lib.exercises._builders import case, mistake
+from course_lib.exercises.kit import known, mistake
 from course_lib.reference import Expected
 from course_lib.reference.bug_hunt import BROKEN
 
@@ -24,8 +24,12 @@ def diagnosing(groups: Mapping[str, Sequence[str]], **row) -> Exercise:
 
     def probes(rng) -> list[Probe]:
         return [
-            case(name, args={"keys": " ".join(group)}, scenario="entries", compare="named").says(
-                "Each box must break the invariant that the dict names for it."
+            Probe(
+                name,
+                "Each box must break the invariant that the dict names for it.",
+                args={"keys": " ".join(group)},
+                scenario="entries",
+                compare="named",
             )
             for name, group in groups.items()
         ]
@@ -36,14 +40,18 @@ def diagnosing(groups: Mapping[str, Sequence[str]], **row) -> Exercise:
         oracle=lambda keys: Expected(", ".join(f"{k}: {BROKEN[k][0]}" for k in keys.split())),
         each_counts=True,
         comparisons={"named": _named},
-        mistakes=(
-            mistake("one_for_all", lambda: dict.fromkeys(BROKEN, "queries_apart")).says(
-                "You name `queries_apart` for each of these boxes.",
-                "Which boxes keep it? Try a test of it on each.",
-            ),
-        ),
+        mistakes=(known(one_for_all),),
         **row,
     )
+
+
+@mistake
+def one_for_all() -> dict[str, str]:
+    """You name `queries_apart` for each of these boxes.
+
+    Which boxes keep it? Try a test of it on each.
+    """
+    return dict.fromkeys(BROKEN, "queries_apart")
 
 
 def _named(probe, expected, recorded) -> Problem | None:

@@ -4,7 +4,6 @@ import itertools
 from collections.abc import Callable
 
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._builders import Given
 from course_lib.exercises._student_tests import inputs_of, lengths_of, modules, name_of, question
 from course_lib.reference import Expected
 from course_lib.reference import bug_hunt as oracle
@@ -45,7 +44,7 @@ def pairs(rng, broken, keepers=("sound",), lengths=True, **sizes) -> list[Probe]
 
 def values_of_another_size(rng, *names, valid_lens=None) -> Probe:
     """Return a probe with two modules that accept values of any size."""
-    inputs: Given = inputs_of(rng) | {"values": tensor(rng.normal(0, 1.4, (3, 5, 4)))}
+    inputs = inputs_of(rng) | {"values": tensor(rng.normal(0, 1.4, (3, 5, 4)))}
     if valid_lens is not None:
         inputs["valid_lens"] = tensor(valid_lens)
     return question(

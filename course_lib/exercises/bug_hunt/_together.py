@@ -3,13 +3,13 @@
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._student_tests import inputs_of
-from course_lib.exercises.bug_hunt.CausalSelfAttention import causal_problem
+from course_lib.exercises.bug_hunt.CausalSelfAttention import drawn
 from course_lib.reference import Expected
 
 
 def _together_probes(rng) -> list[Probe]:
     def probe(name, b, n, m, valid_lens) -> Probe:
-        state = causal_problem(rng, b, n, 6, 2)["state"]
+        _, state = drawn(rng, b, n, 6)
         weights = {f"weight_{i}": tensor(weight) for i, weight in enumerate(state.values())}
         return Probe(
             name,
@@ -32,6 +32,5 @@ EXERCISE = Exercise(
     ),
     probes=_together_probes,
     oracle=lambda *args: Expected((True, True, True, True)),
-    mistakes=(),
     hints=("", "", ""),
 )

@@ -1,11 +1,9 @@
-"""A test that the items of a batch do not affect each other."""
+"""`batch_items_independent`: a test that the items of a batch do not affect each other."""
 
 from collections.abc import Callable
 
 from course_lib.checks.judge.definitions import Exercise
-from course_lib.checks.observe.probe import Probe
 from course_lib.exercises import _student_tests as student_tests
-from course_lib.exercises._builders import mistake
 from course_lib.exercises._student_tests import same
 from course_lib.exercises.bug_hunt._tests import (
     asked,
@@ -13,43 +11,95 @@ from course_lib.exercises.bug_hunt._tests import (
     pairs,
     values_of_another_size,
 )
+from course_lib.exercises.kit import Problems, like, mistake
 
 _BROKEN = ("fulmar", "batch_average_removed", "length_of_first_item_for_all", "later_items_doubled")
 _KEEPERS = ("sound", "avocet", "curlew", "jacana")
 
 
-def _items_probes(rng) -> list[Probe]:
+def problems(rng) -> Problems:
     ask = asking_with_lengths(rng)
     drawn = student_tests.inputs_of(rng) | {"valid_lens": student_tests.lengths_of(rng)}
-    return [
-        *pairs(rng, _BROKEN, _KEEPERS),
-        ask("one_item", "A batch of one item must work.", ("sound", "avocet"), [2], m=4),
-        ask("four_items", "A batch of four items must work.", ("later_items_doubled", "sound"),
-            [2, 6, 1, 4], n=2, m=6),
-        values_of_another_size(rng, "batch_average", "real_average", valid_lens=[2, 4, 3]),
-        student_tests.in_train_mode(rng, "company", **drawn),
-        *student_tests.module_edges(rng, "company", "later_items_doubled", [2, 3, 2]),
-    ]  # fmt: skip
+    yield from pairs(rng, _BROKEN, _KEEPERS)
+    yield ask("one_item", "A batch of one item must work.", ("sound", "avocet"), [2], m=4)
+    of_four = "A batch of four items must work."
+    yield ask("four_items", of_four, ("later_items_doubled", "sound"), [2, 6, 1, 4], n=2, m=6)
+    yield values_of_another_size(rng, "batch_average", "real_average", valid_lens=[2, 4, 3])
+    yield student_tests.in_train_mode(rng, "company", **drawn)
+    yield from student_tests.module_edges(rng, "company", "later_items_doubled", [2, 3, 2])
 
 
-def _alone(lengths, agree=same, items: Callable = range, found=all) -> Callable:
-    """Return a test that runs items alone, with `lengths` for a single item."""
-
-    def test(module, queries, keys, values, valid_lens) -> bool:
-        given = () if lengths == "never" else (valid_lens,)
-        together = module(queries, keys, values, *given)
-        results = []
-        for b in items(len(queries)):
-            item = slice(b, b + 1)
-            given = {"item": (valid_lens[item],), "all": (valid_lens,)}.get(lengths, ())
-            alone = module(queries[item], keys[item], values[item], *given)
-            results.append(bool(agree(alone, together[item])))
-        return bool(found(results))
-
-    return test
+def alone(module, queries, keys, values, lens, items, agree=same) -> list[bool]:
+    """Return for each item whether it gives the same outputs alone; `lens(item)` is its length."""
+    together = module(queries, keys, values, *lens(slice(None)))
+    found = []
+    for b in items:
+        item = slice(b, b + 1)
+        outputs = module(queries[item], keys[item], values[item], *lens(item))
+        found.append(bool(agree(outputs, together[item])))
+    return found
 
 
-def _items_reordered(module, queries, keys, values, valid_lens) -> bool:
+def with_comparison(agree) -> Callable:
+    def batch_items_independent(module, queries, keys, values, valid_lens) -> bool:
+        items = range(len(queries))
+        return all(
+            alone(module, queries, keys, values, lambda item: [valid_lens[item]], items, agree)
+        )
+
+    return batch_items_independent
+
+
+@mistake
+def lengths_only_together(module, queries, keys, values, valid_lens) -> bool:
+    """You call the module with one item but no length: even a sound module may give other outputs.
+
+    Which length belongs to item b?
+    """
+
+    def lens(item) -> list:
+        return [valid_lens] if item == slice(None) else []
+
+    return all(alone(module, queries, keys, values, lens, range(len(queries))))
+
+
+@mistake
+def one_item_only(module, queries, keys, values, valid_lens, item=0) -> bool:
+    """A module with a wrong item can pass: you leave that item out, or one correct item is enough.
+
+    Which items must be right before your test returns True?
+    """
+    item %= len(queries)
+    return all(alone(module, queries, keys, values, lambda at: [valid_lens[at]], [item]))
+
+
+@like(one_item_only)
+def last_item_only(module, queries, keys, values, valid_lens) -> bool:
+    return one_item_only(module, queries, keys, values, valid_lens, -1)
+
+
+@like(one_item_only)
+def any_item(module, queries, keys, values, valid_lens) -> bool:
+    items = range(len(queries))
+    return any(alone(module, queries, keys, values, lambda at: [valid_lens[at]], items))
+
+
+@mistake
+def all_lengths(module, queries, keys, values, valid_lens) -> bool:
+    """You call the module with a single item and the lengths of all items.
+
+    Which length belongs to item b?
+    """
+    return all(alone(module, queries, keys, values, lambda _: [valid_lens], range(len(queries))))
+
+
+@mistake
+def items_reordered(module, queries, keys, values, valid_lens) -> bool:
+    """You only change the order of the items. A module that mixes all items alike still gives the
+    same outputs in the new order.
+
+    What should the output of an item be if the other items are not there?
+    """
     given = queries, keys, values, valid_lens
     return same(module(*(x.flip(0) for x in given)), module(*given).flip(0))
 
@@ -59,38 +109,13 @@ EXERCISE = Exercise(
     minutes=6,
     difficulty=1,
     returns=student_tests.ANSWERS,
-    probes=_items_probes,
+    probes=problems,
     oracle=asked("items_apart", lambda queries, keys, values, valid_lens: len(queries) == 1),
     comparisons={"judged": student_tests.judged},
     exact=("judged",),
-    confirms=_alone("item"),
+    confirms=with_comparison(same),
     tally=student_tests.of_modules,
-    mistakes=(
-        mistake("lengths_only_together", _alone(lengths="together")).says(
-            "You call the module with one item but no length: even a sound module may give other "
-            "outputs.",
-            "Which length belongs to item b?",
-        ),
-        mistake(
-            "one_item_only",
-            _alone("item", items=lambda count: [0]),
-            twins=(_alone("item", items=lambda count: [count - 1]), _alone("item", found=any)),
-        ).says(
-            "A module with a wrong item can pass: you leave that item out, or one correct item "
-            "is enough.",
-            "Which items must be right before your test returns True?",
-        ),
-        mistake("all_lengths", _alone("all")).says(
-            "You call the module with a single item and the lengths of all items.",
-            "Which length belongs to item b?",
-        ),
-        mistake("items_reordered", _items_reordered).says(
-            "You only change the order of the items. A module that mixes all items alike still "
-            "gives the same outputs in the new order.",
-            "What should the output of an item be if the other items are not there?",
-        ),
-        *student_tests.mistakes_of_comparisons(lambda agree: _alone("item", agree=agree)),
-    ),
+    mistakes=student_tests.mistakes_of_comparisons(with_comparison),
     hints=(
         "An item's output should not depend on the rest of the batch. Call the module with the "
         "whole batch, then with each item alone.",

@@ -1,21 +1,22 @@
-"""A test that the order of the keys does not matter."""
+"""`keys_permutation_invariant`: a test that the order of the keys does not matter."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from course_lib.checks.judge.definitions import Exercise
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises import _student_tests as student_tests
-from course_lib.exercises._builders import Given, mistake
 from course_lib.exercises._student_tests import same
 from course_lib.exercises.bug_hunt._tests import asked, pairs, values_of_another_size
+from course_lib.exercises.kit import Problems, like, mistake
 
 _BROKEN = ("jacana", "first_key_special", "middle_keys_special", "neighbours_count")
 _KEEPERS = ("sound", "avocet", "bittern", "egret")
 
 
-def _permutation_probes(rng) -> list[Probe]:
+def problems(rng) -> Problems:
     same_keys = student_tests.inputs_of(rng, m=4)
     same_keys["keys"] = tensor(np.repeat(rng.normal(0, 1.4, (3, 1, 6)), 4, axis=1))
 
@@ -24,56 +25,94 @@ def _permutation_probes(rng) -> list[Probe]:
         inputs = inputs or student_tests.inputs_of(rng, **sizes)
         return student_tests.question(name, *pair, says=says, **inputs)
 
-    return [
-        *pairs(rng, _BROKEN, _KEEPERS, lengths=False, m=5),
-        ask("equal_keys", "Items whose keys are all equal must work.", "first_key_special", "sound",
-            same_keys),
-        ask("one_key", "Items with one key must work.", "first_key_special", "sound", m=1),
-        ask("one_item_and_query", "One item with one query must work.", "neighbours_count",
-            "curlew", b=1, n=1, m=4),
-        values_of_another_size(rng, "first_value", "plain_average"),
-        ask("keys_in_order", "Keys whose feature 1 ascends must work.",
-            "reversed_by_order", "sound", _keys_in_order(rng)),
-        ask("far_apart", "Keys whose feature 1 ascends must work.",
-            "reversed_by_third", "sound", _keys_in_order(rng)),
-        student_tests.in_train_mode(rng, "order", **_keys_in_order(rng)),
-        *student_tests.module_edges(rng, "order", "first_key_special", num_keys=3),
-    ]  # fmt: skip
+    yield from pairs(rng, _BROKEN, _KEEPERS, lengths=False, m=5)
+    of_equal = "Items whose keys are all equal must work."
+    yield ask("equal_keys", of_equal, "first_key_special", "sound", same_keys)
+    yield ask("one_key", "Items with one key must work.", "first_key_special", "sound", m=1)
+    of_one = "One item with one query must work."
+    yield ask("one_item_and_query", of_one, "neighbours_count", "curlew", b=1, n=1, m=4)
+    yield values_of_another_size(rng, "first_value", "plain_average")
+    ascending = "Keys whose feature 1 ascends must work."
+    in_order = keys_in_order(rng)
+    yield ask("keys_in_order", ascending, "reversed_by_order", "sound", in_order)
+    in_order = keys_in_order(rng)
+    yield ask("far_apart", ascending, "reversed_by_third", "sound", in_order)
+    yield student_tests.in_train_mode(rng, "order", **keys_in_order(rng))
+    yield from student_tests.module_edges(rng, "order", "first_key_special", num_keys=3)
 
 
-def _keys_in_order(rng) -> Given:
+def keys_in_order(rng) -> dict[str, Any]:
     inputs = student_tests.inputs_of(rng, m=4)
     inputs["keys"].data[..., 1] = np.arange(4.0)
     return inputs
 
 
-def _permuting(order, value_order=None, agree=same) -> Callable:
-    """Return a test that orders keys and values by `order(num_keys)`."""
-
-    def test(module, queries, keys, values) -> bool:
-        moved = order(keys.shape[1])
-        also = moved if value_order is None else value_order(keys.shape[1])
-        changed = module(queries, keys[:, moved], values[:, also])
-        return bool(agree(changed, module(queries, keys, values)))
-
-    return test
+def permuted(module, queries, keys, values, of_keys, of_values, agree=same) -> bool:
+    """Return whether the outputs stay for keys and values in these orders."""
+    m = keys.shape[1]
+    changed = module(queries, keys[:, of_keys(m)], values[:, of_values(m)])
+    return bool(agree(changed, module(queries, keys, values)))
 
 
-def _roll(count) -> list[int]:
+def mixed(count) -> list[int]:
+    return [*range(1, count, 2), *range(0, count, 2)]
+
+
+def rolled(count) -> list[int]:
     return [*range(1, count), 0]
 
 
-def _all_rotations(*inputs) -> bool:
-    tests = [_permuting(lambda n, k=k: [(i + k) % n for i in range(n)]) for k in range(5)]
-    return all(test(*inputs) for test in tests)
-
-
-def _flip(count) -> list[int]:
+def flipped(count) -> list[int]:
     return list(range(count))[::-1]
 
 
-def _mixed(count) -> list[int]:
-    return [*range(1, count, 2), *range(0, count, 2)]
+def with_comparison(agree) -> Callable:
+    return lambda *given: permuted(*given, mixed, mixed, agree)
+
+
+@mistake
+def only_a_flip(module, queries, keys, values) -> bool:
+    """You only reverse the keys. Those in the middle stay there, and neighbors stay neighbors, so a
+    module that depends on either may pass.
+
+    What does a reversal leave unchanged, and which orders change it?
+    """
+    return permuted(module, queries, keys, values, flipped, flipped)
+
+
+@mistake
+def neighbors_kept(module, queries, keys, values) -> bool:
+    """In each of your orders, every key keeps its neighbors in a circle, so a module that combines
+    neighbors in a circle passes.
+
+    Which order separates neighbors?
+    """
+    return permuted(module, queries, keys, values, rolled, rolled)
+
+
+@like(neighbors_kept)
+def all_rotations(module, queries, keys, values) -> bool:
+    for k in range(5):
+
+        def rotated(count, k=k) -> list[int]:
+            return [(i + k) % count for i in range(count)]
+
+        if not permuted(module, queries, keys, values, rotated, rotated):
+            return False
+    return True
+
+
+@mistake
+def values_left(module, queries, keys, values) -> bool:
+    """You order keys and values differently, so even a sound module may give other outputs.
+
+    Which value belongs to a key after the permutation?
+    """
+    return permuted(module, queries, keys, values, flipped, range)
+
+
+for orders in ((rolled, range), (mixed, range), (flipped, rolled), (range, flipped)):
+    like(values_left)(lambda *given, orders=orders: permuted(*given, *orders))
 
 
 EXERCISE = Exercise(
@@ -81,38 +120,13 @@ EXERCISE = Exercise(
     minutes=8,
     difficulty=2,
     returns=student_tests.ANSWERS,
-    probes=_permutation_probes,
+    probes=problems,
     oracle=asked("keys_permutation", lambda queries, keys, values: keys.shape[1] == 1),
     comparisons={"judged": student_tests.judged},
     exact=("judged",),
-    confirms=_permuting(_mixed),
+    confirms=with_comparison(same),
     tally=student_tests.of_modules,
-    mistakes=(
-        mistake("only_a_flip", _permuting(_flip)).says(
-            "You only reverse the keys. Those in the middle stay there, and neighbors stay "
-            "neighbors, so a module that depends on either may pass.",
-            "What does a reversal leave unchanged, and which orders change it?",
-        ),
-        mistake("neighbors_kept", _permuting(_roll), twins=(_all_rotations,)).says(
-            "In each of your orders, every key keeps its neighbors in a circle, so a module that "
-            "combines neighbors in a circle passes.",
-            "Which order separates neighbors?",
-        ),
-        mistake(
-            "values_left",
-            _permuting(_flip, range),
-            twins=(
-                _permuting(_roll, range),
-                _permuting(_mixed, range),
-                _permuting(_flip, _roll),
-                _permuting(range, _flip),
-            ),
-        ).says(
-            "You order keys and values differently, so even a sound module may give other outputs.",
-            "Which value belongs to a key after the permutation?",
-        ),
-        *student_tests.mistakes_of_comparisons(lambda agree: _permuting(_mixed, agree=agree)),
-    ),
+    mistakes=student_tests.mistakes_of_comparisons(with_comparison),
     hints=(
         "A set of (key, value) pairs has no order. Pass the pairs in another order: nothing may "
         "change.",

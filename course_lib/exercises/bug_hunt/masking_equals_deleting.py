@@ -1,14 +1,12 @@
-"""A test that masking keys has the same effect as deleting them."""
+"""`masking_equals_deleting`: a test that masking keys has the same effect as deleting them."""
 
 from collections.abc import Callable
 
 import numpy as np
-import torch
 
 from course_lib.checks.judge.definitions import Exercise
-from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.checks.observe.probe import tensor
 from course_lib.exercises import _student_tests as student_tests
-from course_lib.exercises._builders import Given, mistake
 from course_lib.exercises._student_tests import same
 from course_lib.exercises.bug_hunt._tests import (
     asked,
@@ -16,6 +14,7 @@ from course_lib.exercises.bug_hunt._tests import (
     pairs,
     values_of_another_size,
 )
+from course_lib.exercises.kit import Problems, like, mistake
 
 _BROKEN = (
     *("curlew", "fulmar", "zero_after_softmax"),
@@ -23,57 +22,92 @@ _BROKEN = (
 )
 
 
-def _masking_probes(rng) -> list[Probe]:
+def problems(rng) -> Problems:
     ask = asking_with_lengths(rng)
     keys = np.array([[[1.0, 0.0], [2.0, 0.0], [9.0, 0.0]]])
-    by_hand: Given = {"queries": tensor([[[1.0, -1.0]]]), "keys": tensor(keys)}
+    by_hand = {"queries": tensor([[[1.0, -1.0]]]), "keys": tensor(keys)}
     by_hand |= {"values": tensor(keys - keys[..., ::-1]), "valid_lens": tensor([2])}
     pair = student_tests.modules(rng, "plain_average", "sound", heads=1, embed_dim=2)
     drawn = student_tests.inputs_of(rng) | {"valid_lens": student_tests.lengths_of(rng)}
-    return [
-        student_tests.question("by_hand", *pair, **by_hand),
-        *pairs(rng, _BROKEN, ("sound", "avocet")),
-        ask("one_key", "Items with one key must work.", ("sound", "bittern"), [1, 1], m=1),
-        ask("nothing_to_delete", "Items without padding must work.", ("sound", "bittern"),
-            [5, 5, 5]),
-        ask("full_items", "Items without padding must work.", ("one_key_less", "sound"), [4, 4],
-            m=4),
-        values_of_another_size(rng, "real_average", "plain_average", valid_lens=[2, 4, 3]),
-        student_tests.in_train_mode(rng, "pads", **drawn),
-        *student_tests.module_edges(rng, "pads", "curlew", [2, 3, 2]),
-    ]  # fmt: skip
+    yield student_tests.question("by_hand", *pair, **by_hand)
+    yield from pairs(rng, _BROKEN, ("sound", "avocet"))
+    yield ask("one_key", "Items with one key must work.", ("sound", "bittern"), [1, 1], m=1)
+    full = "Items without padding must work."
+    yield ask("nothing_to_delete", full, ("sound", "bittern"), [5, 5, 5])
+    yield ask("full_items", full, ("one_key_less", "sound"), [4, 4], m=4)
+    yield values_of_another_size(rng, "real_average", "plain_average", valid_lens=[2, 4, 3])
+    yield student_tests.in_train_mode(rng, "pads", **drawn)
+    yield from student_tests.module_edges(rng, "pads", "curlew", [2, 3, 2])
 
 
-def _masking(
-    delete, agree=same, items: Callable = range, mode=None, found=all, again=False
-) -> Callable:
-    """Return a test that applies `delete(x, length)` to keys and values."""
-
-    def test(module, queries, keys, values, valid_lens) -> bool:
-        if mode is not None:
-            module.train(mode)
-        masked = module(queries, keys, values, valid_lens)
-        results = []
-        for b in items(len(queries)):
-            item, length = slice(b, b + 1), int(valid_lens[b])
-            lens = (valid_lens[item],) if again else ()
-            shorter = [delete(x[item], length) for x in (keys, values)]
-            deleted = module(queries[item], *shorter, *lens)
-            results.append(bool(agree(masked[item], deleted)))
-        return bool(found(results))
-
-    return test
+def deleted(
+    module, queries, keys, values, valid_lens, items, agree=same, lens_again=False
+) -> list[bool]:
+    """Return for each item whether it gives the same outputs without its padded keys."""
+    masked = module(queries, keys, values, valid_lens)
+    found = []
+    for b in items:
+        item, length = slice(b, b + 1), int(valid_lens[b])
+        lens = [valid_lens[item]] if lens_again else []
+        outputs = module(queries[item], keys[item, :length], values[item, :length], *lens)
+        found.append(bool(agree(masked[item], outputs)))
+    return found
 
 
-def _shorter(x, length) -> torch.Tensor:
-    return x[:, :length]
+def with_comparison(agree) -> Callable:
+    return lambda *given: all(deleted(*given, range(len(given[1])), agree))
 
 
-def _masking_to_the_longest(module, queries, keys, values, valid_lens) -> bool:
+@mistake
+def lengths_given_again(module, queries, keys, values, valid_lens) -> bool:
+    """You pass the lengths to the second call, too. A mask that drops one real key drops it in both
+    calls, so your test does not notice.
+
+    Which arguments does the call with deleted keys need?
+    """
+    items = range(len(queries))
+    return all(deleted(module, queries, keys, values, valid_lens, items, lens_again=True))
+
+
+@mistake
+def longest_only(module, queries, keys, values, valid_lens) -> bool:
+    """You cut the keys of all items at the same place, although each item has a length of its own.
+
+    How many keys must an item of length 2 keep?
+    """
     m = int(valid_lens.max())
-    return same(
-        module(queries, keys, values, valid_lens), module(queries, keys[:, :m], values[:, :m])
-    )
+    cut = module(queries, keys[:, :m], values[:, :m])
+    return same(module(queries, keys, values, valid_lens), cut)
+
+
+@mistake
+def one_item_only(module, queries, keys, values, valid_lens) -> bool:
+    """A module with a wrong item can pass: you leave that item out, or one correct item is enough.
+
+    Which items must be right before your test returns True?
+    """
+    return all(deleted(module, queries, keys, values, valid_lens, [0]))
+
+
+@like(one_item_only)
+def last_item_only(module, queries, keys, values, valid_lens) -> bool:
+    return all(deleted(module, queries, keys, values, valid_lens, [len(queries) - 1]))
+
+
+@like(one_item_only)
+def any_item(module, queries, keys, values, valid_lens) -> bool:
+    return any(deleted(module, queries, keys, values, valid_lens, range(len(queries))))
+
+
+@mistake
+def mode_changed(module, queries, keys, values, valid_lens) -> bool:
+    """You switch the module to eval mode. A module that is wrong only in train mode passes, and
+    your caller's module may stay in eval mode.
+
+    In which mode was the module that you were given?
+    """
+    module.train(False)
+    return all(deleted(module, queries, keys, values, valid_lens, range(len(queries))))
 
 
 EXERCISE = Exercise(
@@ -81,45 +115,16 @@ EXERCISE = Exercise(
     minutes=10,
     difficulty=2,
     returns=student_tests.ANSWERS,
-    probes=_masking_probes,
+    probes=problems,
     oracle=asked(
         "masking_equals_deleting",
         lambda queries, keys, values, valid_lens: (valid_lens == keys.shape[1]).all(),
     ),
     comparisons={"judged": student_tests.judged},
     exact=("judged",),
-    confirms=_masking(_shorter),
+    confirms=with_comparison(same),
     tally=student_tests.of_modules,
-    mistakes=(
-        mistake("lengths_given_again", _masking(_shorter, again=True)).says(
-            "You pass the lengths to the second call, too. A mask that drops one real key drops "
-            "it in both calls, so your test does not notice.",
-            "Which arguments does the call with deleted keys need?",
-        ),
-        mistake("longest_only", _masking_to_the_longest).says(
-            "You cut the keys of all items at the same place, although each item has a length of "
-            "its own.",
-            "How many keys must an item of length 2 keep?",
-        ),
-        mistake(
-            "one_item_only",
-            _masking(_shorter, items=lambda count: [0]),
-            twins=(
-                _masking(_shorter, items=lambda count: [count - 1]),
-                _masking(_shorter, found=any),
-            ),
-        ).says(
-            "A module with a wrong item can pass: you leave that item out, or one correct item "
-            "is enough.",
-            "Which items must be right before your test returns True?",
-        ),
-        mistake("mode_changed", _masking(_shorter, mode=False)).says(
-            "You switch the module to eval mode. A module that is wrong only in train mode passes, "
-            "and your caller's module may stay in eval mode.",
-            "In which mode was the module that you were given?",
-        ),
-        *student_tests.mistakes_of_comparisons(lambda agree: _masking(_shorter, agree=agree)),
-    ),
+    mistakes=student_tests.mistakes_of_comparisons(with_comparison),
     hints=(
         "Two calls that should agree: one with all keys and `valid_lens`, one with only the real "
         "keys and no lengths at all.",

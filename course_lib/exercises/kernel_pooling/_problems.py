@@ -1,9 +1,7 @@
-"""Problems of lesson 01, and steps that several wrong answers share."""
-
-from collections.abc import Callable
+"""Problems of lesson 01, and a step that several wrong answers share."""
 
 import numpy as np
-import torch
+from torch import Tensor
 
 
 def normal(rng, *shape) -> np.ndarray:
@@ -28,19 +26,6 @@ def far_from_all(rng) -> tuple[np.ndarray, np.ndarray]:
     return np.array([[60.0, 0], [-80.0, 0]]), rng.permutation(keys)
 
 
-def of_distances(score) -> Callable:
-    """Score every query and key with `score(squared distances, bandwidth)`."""
-    return lambda queries, keys, bandwidth: score(
-        (queries[:, None] - keys[None]).square().sum(-1), bandwidth
-    )
-
-
-ROOT_SQUARED = (
-    "You take a square root and square it again. The slope of the root at 0 is infinite, so the "
-    "gradient is NaN where a query equals a key.",
-    "Which squares do you have before the root?",
-)
-
-
-def gaussian(s, h) -> torch.Tensor:
-    return torch.exp(-s / (2 * h**2))
+def minus_half_squared(queries, keys) -> Tensor:
+    """Return -distance^2 / 2 for each query and key."""
+    return -(queries[:, None] - keys[None]).square().sum(-1) / 2

@@ -1,16 +1,14 @@
 """`fit_bandwidth`: the bandwidth with the smallest leave-one-out error."""
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import torch
 
 from course_lib.checks.judge.comparisons import Cause, Problem
 from course_lib.checks.judge.definitions import Exercise, Returned
-from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._builders import Given, case, edge, mistake
 from course_lib.exercises.kernel_pooling._problems import points
+from course_lib.exercises.kit import Problems, call, edge, mistake
 
 # Seeds of points whose leave-one-out error has one clear minimum, which plain gradient steps on
 # log h reach. Adam on h itself ends below 0, and the mean absolute error has its minimum at a
@@ -18,43 +16,30 @@ from course_lib.exercises.kernel_pooling._problems import points
 SEEDS = (531, 12172, 12629, 12760, 17573, 26598, 41269, 54806, 56277, 59521)
 
 
-def problem(rng, scale, seed=None) -> Given:
+def drawn(rng, scale, seed=None) -> tuple[np.ndarray, np.ndarray]:
     """Draw points whose best bandwidth lies between 0.2 and 0.42 times `scale`."""
     drawn = np.random.RandomState(rng.choice(SEEDS) if seed is None else seed)
     inputs = points(drawn, 13)
     targets = 2.0 * np.sin(drawn.uniform(1.2, 1.7) * inputs + drawn.uniform(0, 6))
     targets = targets + drawn.normal(0, 0.4, 13)
-    return {
-        "inputs": tensor(scale * (inputs + rng.normal())),
-        "targets": tensor(targets + rng.normal()),
-        # Known mistakes must agree this closely. Correct answers are judged by their error.
-        "compare": "near_best",
-        "tolerance": 0.01,
-    }
+    return scale * (inputs + rng.normal()), targets + rng.normal()
 
 
-def _probes(rng) -> list[Probe]:
-    above = {"initial": 0.25, "num_steps": 100, "lr": 0.4}
-    close = {"inputs": [0.0, 0.01, 0.02, 0.03], "targets": [0.0, 1.0, 2.0, 3.0]}
-    close |= {"compare": "near_best"}
-    two_points = {"inputs": [0.0, 5.0], "targets": [3.0, 8.0], "compare": "near_best"}
-    return [
-        case("defaults", **problem(rng, 1.0)).says(
-            "The bandwidth must have a leave-one-out error within 2% of the smallest possible one."
-        ),
-        edge("from_above", **problem(rng, 0.2), by_name=above).says(
-            "Large steps from a start far above must reach the best bandwidth and keep it positive."
-        ),
-        edge("close_inputs", **close, by_name={"initial": 0.02, "num_steps": 50, "lr": 0.2}).says(
-            "Where inputs lie close together, the best bandwidth can be small."
-        ),
-        edge("worked", **two_points, by_name={"initial": 2, "num_steps": 20}).says(
-            "Two points predict each other, so every positive bandwidth is best."
-        ),
-    ]
+def problems(rng) -> Problems:
+    # Known mistakes must agree this closely. Correct answers are judged by their error.
+    judged = {"compare": "near_best", "tolerance": 0.01}
+    yield "The bandwidth must have a leave-one-out error within 2% of the smallest possible one."
+    yield call(*drawn(rng, 1.0), **judged)
+    yield "Large steps from a start far above must reach the best bandwidth and keep it positive."
+    yield edge(*drawn(rng, 0.2), initial=0.25, num_steps=100, lr=0.4, **judged)
+    yield "Where inputs lie close together, the best bandwidth can be small."
+    close = [0.0, 0.01, 0.02, 0.03], [0.0, 1.0, 2.0, 3.0]
+    yield edge(*close, initial=0.02, num_steps=50, lr=0.2, compare="near_best")
+    yield "Two points predict each other, so every positive bandwidth is best."
+    yield edge([0.0, 5.0], [3.0, 8.0], initial=2, num_steps=20, compare="near_best")
 
 
-def _near_best(probe, expected, recorded) -> Problem | None:
+def near_best(probe, expected, recorded) -> Problem | None:
     """Accept a bandwidth whose leave-one-out error is at most 1.02 times the smallest one."""
     inputs, targets = (probe.args[name].data for name in ("inputs", "targets"))
     initial = float(probe.kwargs.get("initial", 1.0))
@@ -107,13 +92,16 @@ def _errors_at(inputs, targets, bandwidths) -> np.ndarray:
     return ((predictions - targets) ** 2).mean(-1)
 
 
-def _failing(steps) -> Callable:
-    """Run `steps(leaf)`, for which torch raises the same error with any loss."""
+@mistake
+def gradient_cut(inputs, targets, initial=1.0, num_steps=200, lr=0.1) -> None:
+    """The backward pass has nothing to follow: autograd recorded no path from the tensor it starts
+    at to one that requires a gradient.
 
-    def model(inputs, targets, initial=1.0, num_steps=200, lr=0.1) -> None:
-        steps(torch.tensor(math.log(initial), dtype=torch.float64, requires_grad=True))
-
-    return model
+    Which tensor should require a gradient, and what cuts it off (such as `.item()`, `float(...)`,
+    `no_grad`)?
+    """
+    leaf = torch.tensor(math.log(initial), dtype=torch.float64, requires_grad=True)
+    torch.tensor(leaf.item()).backward()  # torch raises the same error with any loss
 
 
 EXERCISE = Exercise(
@@ -123,16 +111,8 @@ EXERCISE = Exercise(
     builds_on=("squared_distances", "kernel_pooling", "leave_one_out"),
     starred=True,
     returns=(Returned("bandwidth", "float", "any float"),),
-    probes=_probes,
-    comparisons={"near_best": _near_best},
-    mistakes=(
-        mistake("gradient_cut", _failing(lambda leaf: torch.tensor(leaf.item()).backward())).says(
-            "The backward pass has nothing to follow: autograd recorded no path from the tensor it "
-            "starts at to one that requires a gradient.",
-            "Which tensor should require a gradient, and what cuts it off (such as `.item()`, "
-            "`float(...)`, `no_grad`)?",
-        ),
-    ),
+    probes=problems,
+    comparisons={"near_best": near_best},
     hints=(
         "The leave-one-out error is a differentiable function of one number. Walk downhill in a "
         "variable that can take any value while the bandwidth stays positive.",

@@ -1,93 +1,123 @@
 """`kernel_pooling`: a weighted average, with weights from a Gaussian kernel."""
 
 import functools
-from collections.abc import Callable
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from course_lib.checks.judge.definitions import Exercise, Returned
-from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._attention.mistakes import words
+from course_lib.checks.observe.probe import Array, tensor
+from course_lib.exercises._attention.mistakes import OverQueries
 from course_lib.exercises._attention.properties import RETURNED
-from course_lib.exercises._builders import FLOAT32, Given, case, edge, mistake
-from course_lib.exercises.kernel_pooling._problems import (
-    ROOT_SQUARED,
-    far_from_all,
-    gaussian,
-    normal,
-    of_distances,
-)
+from course_lib.exercises.kernel_pooling._problems import far_from_all, minus_half_squared, normal
+from course_lib.exercises.kernel_pooling.squared_distances import root_squared as of_distances
+from course_lib.exercises.kit import Problems, call, edge, like, mistake, worded_like
 
 
-def _problem(rng, n, m, d, v, bandwidth, **options) -> Given:
-    return {
-        "queries": tensor(normal(rng, n, d), **options),
-        "keys": tensor(normal(rng, m, d), **options),
-        "values": tensor(normal(rng, m, v), **options),
-        "bandwidth": bandwidth,
-    }
+def drawn(rng, n, m, d, v, **options) -> list[Array]:
+    """Draw queries, keys and values."""
+    return [tensor(normal(rng, *shape), **options) for shape in ((n, d), (m, d), (m, v))]
 
 
-def _probes(rng) -> list[Probe]:
-    problem = functools.partial(_problem, rng)
-    worked = {
-        "queries": [[0.0]],
-        "keys": [[0.0], [1.1774], [1.6651]],
-        "values": [[7.0], [14.0], [28.0]],
-        "bandwidth": 1,
-    }
-    far = problem(4, 5, 2, 3, 1.0)
-    far["queries"].data[1::2], far["keys"].data[:] = far_from_all(rng)
-    flat = {"queries": normal(rng, 2, 3), "keys": normal(rng, 4, 3), "values": normal(rng, 4)}
-    free = _problem(rng, 2, 4, 2, 3, 1.1, requires_grad=True)
-    met = _problem(rng, 2, 3, 1, 2, 1.0, requires_grad=True)
-    met["queries"].data[:], met["keys"].data[:] = [[1.0], [0.5]], [[0.0], [1.0], [3.0]]
-    return [
-        case("worked", **worked).says(
-            "Kernels of 1, 1/2 and 1/4, for example, must give weights of 4/7, 2/7 and 1/7."
-        ),
-        case("general", **problem(3, 5, 4, 2, 0.8)).says("Every size must work."),
-        case("tensor", **problem(5, 3, 2, 4, tensor(np.array(1.3)))).says(
-            "The bandwidth may be a tensor."
-        ),
-        edge("far_query", **far).says(
-            "A query far from every key must get weights that sum to 1: its nearest keys count, "
-            "even though every exp underflows to 0."
-        ),
-        edge("flat_values", args=flat | {"bandwidth": 1.0}, raises="ValueError").says(
-            "Values with only one axis must raise a ValueError."
-        ),
-        edge("float32", **problem(3, 4, 2, 5, 0.9), **FLOAT32).says(
-            "Float32 inputs must give float32 outputs and weights."
-        ),
-        case("gradient", **free, grad_outputs=normal(rng, 2, 3)).says(
-            "The outputs must be differentiable in queries, keys and values."
-        ),
-        case("gradient_on_a_key", **met, grad_outputs=normal(rng, 2, 2)).says(
-            "Where a query equals a key, the gradient must be finite."
-        ),
-    ]
+def problems(rng) -> Problems:
+    far = drawn(rng, 4, 5, 2, 3)
+    far[0].data[1::2], far[1].data[:] = far_from_all(rng)
+    flat = normal(rng, 2, 3), normal(rng, 4, 3), normal(rng, 4)
+    free = drawn(rng, 2, 4, 2, 3, requires_grad=True)
+    met = drawn(rng, 2, 3, 1, 2, requires_grad=True)
+    met[0].data[:], met[1].data[:] = [[1.0], [0.5]], [[0.0], [1.0], [3.0]]
+    yield "Kernels of 1, 1/2 and 1/4, for example, must give weights of 4/7, 2/7 and 1/7."
+    yield call([[0.0]], [[0.0], [1.1774], [1.6651]], [[7.0], [14.0], [28.0]], 1)
+    yield "Every size must work."
+    yield call(*drawn(rng, 3, 5, 4, 2), 0.8)
+    yield "The bandwidth may be a tensor."
+    yield call(*drawn(rng, 5, 3, 2, 4), np.array(1.3))
+    yield (
+        "A query far from every key must get weights that sum to 1: its nearest keys count, even "
+        "though every exp underflows to 0."
+    )
+    yield edge(*far, 1.0)
+    yield "Values with only one axis must raise a ValueError."
+    yield edge(*flat, 1.0, raises="ValueError")
+    yield "Float32 inputs must give float32 outputs and weights."
+    yield edge(*drawn(rng, 3, 4, 2, 5), 0.9, dtype="float32")
+    yield "The outputs must be differentiable in queries, keys and values."
+    yield call(*free, 1.1, grad_outputs=normal(rng, 2, 3))
+    yield "Where a query equals a key, the gradient must be finite."
+    yield call(*met, 1.0, grad_outputs=normal(rng, 2, 2))
 
 
-def _weighing(weigh) -> Callable:
-    """Pool with the weights `weigh(squared distances, bandwidth)`."""
-
-    def model(queries, keys, values, bandwidth) -> tuple[torch.Tensor, torch.Tensor]:
-        if values.dim() != 2:
-            raise ValueError("values")
-        weights = of_distances(weigh)(queries, keys, bandwidth)
-        return weights @ values, weights
-
-    return model
+def pooled(values, weights) -> tuple[Tensor, Tensor]:
+    if values.dim() != 2:
+        raise ValueError("values")
+    return weights @ values, weights
 
 
-def _shares(kernel, more=0.0) -> torch.Tensor:
-    return kernel / (kernel.sum(-1, keepdim=True) + more)
+@mistake
+@worded_like(OverQueries)
+def over_queries(queries, keys, values, bandwidth) -> tuple[Tensor, Tensor]:
+    scores = minus_half_squared(queries, keys) / bandwidth**2
+    return pooled(values, torch.softmax(scores, 0))
 
 
-def _softmax_of(score) -> Callable:
-    return _weighing(lambda s, h: torch.softmax(score(s, h), -1))
+@mistake
+def half_missing(queries, keys, values, bandwidth) -> tuple[Tensor, Tensor]:
+    """The factor 1/2 is missing: your kernel is as narrow as one of bandwidth h / sqrt 2.
+
+    What is the denominator in exp(-distance^2 / (2 h^2))?
+    """
+    return pooled(values, torch.softmax(2 * minus_half_squared(queries, keys) / bandwidth**2, -1))
+
+
+@mistake
+def bandwidth_not_squared(queries, keys, values, bandwidth) -> tuple[Tensor, Tensor]:
+    """The bandwidth is not squared: your exponent is -distance^2 / (2 h).
+
+    What are the units of distance^2, and of h?
+    """
+    return pooled(values, torch.softmax(minus_half_squared(queries, keys) / bandwidth, -1))
+
+
+@mistake
+def bandwidth_multiplies(queries, keys, values, bandwidth) -> tuple[Tensor, Tensor]:
+    """You multiply the distances by the bandwidth instead of dividing them by it.
+
+    Should a larger bandwidth make the weights wider or narrower?
+    """
+    return pooled(values, torch.softmax(minus_half_squared(queries, keys) * bandwidth**2, -1))
+
+
+@mistake
+@worded_like(of_distances)
+def root_squared(queries, keys, values, bandwidth) -> tuple[Tensor, Tensor]:
+    scores = -(((-2 * minus_half_squared(queries, keys)).sqrt() / bandwidth) ** 2) / 2
+    return pooled(values, torch.softmax(scores, -1))
+
+
+@mistake
+def plus_distance(queries, keys, values, bandwidth) -> tuple[Tensor, Tensor]:
+    """The sign is wrong: the farthest key gets the largest weight.
+
+    Should a large distance give a large score or a small one?
+    """
+    return pooled(values, torch.softmax(-minus_half_squared(queries, keys) / bandwidth**2, -1))
+
+
+@mistake
+def underflow(queries, keys, values, bandwidth, more=0.0) -> tuple[Tensor, Tensor]:
+    """You divide exponentials by their sum. They underflow to 0 for a query far enough from all
+    keys (or, if you subtract one maximum from all scores, much farther than others). If a small
+    number is added to the sum, the weights come out too small instead.
+
+    Which function divides exponentials by their sum without underflow?
+    """
+    kernel = torch.exp(minus_half_squared(queries, keys) / bandwidth**2)
+    return pooled(values, kernel / (kernel.sum(-1, keepdim=True) + more))
+
+
+for more in (1e-6, 1e-8, 1e-9, 1e-10, 1e-12):
+    like(underflow)(functools.partial(underflow, more=more))
 
 
 EXERCISE = Exercise(
@@ -99,45 +129,7 @@ EXERCISE = Exercise(
         Returned("outputs", "tensor", "float", ("num_queries", "v")),
         Returned("attention_weights", axes=("num_queries", "num_keys"), differentiable=True),
     ),
-    probes=_probes,
-    mistakes=(
-        mistake("over_queries", _weighing(lambda s, h: torch.softmax(-s / (2 * h**2), 0))).says(
-            *words("over_queries")
-        ),
-        mistake("half_missing", _softmax_of(lambda s, h: -s / h**2)).says(
-            "The factor 1/2 is missing: your kernel is as narrow as one of bandwidth h / sqrt 2.",
-            "What is the denominator in exp(-distance^2 / (2 h^2))?",
-        ),
-        mistake("bandwidth_not_squared", _softmax_of(lambda s, h: -s / (2 * h))).says(
-            "The bandwidth is not squared: your exponent is -distance^2 / (2 h).",
-            "What are the units of distance^2, and of h?",
-        ),
-        mistake("bandwidth_multiplies", _softmax_of(lambda s, h: -s * h**2 / 2)).says(
-            "You multiply the distances by the bandwidth instead of dividing them by it.",
-            "Should a larger bandwidth make the weights wider or narrower?",
-        ),
-        mistake("root_squared", _softmax_of(lambda s, h: -((s.sqrt() / h) ** 2) / 2)).says(
-            *ROOT_SQUARED
-        ),
-        mistake("plus_distance", _softmax_of(lambda s, h: s / (2 * h**2))).says(
-            "The sign is wrong: the farthest key gets the largest weight.",
-            "Should a large distance give a large score or a small one?",
-        ),
-        mistake(
-            "underflow",
-            _weighing(lambda s, h: _shares(gaussian(s, h))),
-            twins=tuple(
-                _weighing(lambda s, h, more=more: _shares(gaussian(s, h), more))
-                for more in (1e-6, 1e-8, 1e-9, 1e-10, 1e-12)
-            ),
-        ).says(
-            "You divide exponentials by their sum. They underflow to 0 for a query far enough "
-            "from all keys (or, if you subtract one maximum from all scores, much farther than "
-            "others). If a small number is added to the sum, the weights come out too small "
-            "instead.",
-            "Which function divides exponentials by their sum without underflow?",
-        ),
-    ),
+    probes=problems,
     properties=RETURNED,
     hints=(
         "Two steps: turn distances into weights that sum to 1 for each query, then average the "

@@ -2,99 +2,143 @@
 
 import functools
 import math
-from collections.abc import Callable
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from course_lib.checks.judge.definitions import Exercise, Returned
-from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._builders import FLOAT32, Given, case, edge, mistake
-from course_lib.exercises.kernel_pooling._problems import gaussian, normal, points
+from course_lib.checks.observe.probe import Array, tensor
+from course_lib.exercises.kernel_pooling._problems import normal, points
+from course_lib.exercises.kernel_pooling.kernel_pooling import half_missing as of_pooling
+from course_lib.exercises.kit import Problems, call, edge, like, mistake, worded_like
 
 
-def _problem(rng, count, bandwidth, spread=3.0, **options) -> Given:
-    return {
-        "inputs": tensor(points(rng, count, spread), **options),
-        "targets": tensor(normal(rng, count) + 1.5, **options),
-        "bandwidth": bandwidth,
-    }
+def problems(rng) -> Problems:
+    def drawn(count, **options) -> list[Array]:
+        """Draw inputs and targets."""
+        inputs = tensor(points(rng, count), **options)
+        return [inputs, tensor(normal(rng, count) + 1.5, **options)]
 
-
-def _probes(rng) -> list[Probe]:
-    problem = functools.partial(_problem, rng)
     twins = (normal(rng, 4) + np.array([1.5, 4.0, -1.0, 7.0]))[[0, 1, 2, 1, 1, 3]]
-    far = problem(4, 1.0) | {"inputs": tensor(np.array([-1.0, 6.2, 0.3, 0.0]))}
-    free = _problem(rng, 5, 1.0, requires_grad=True)
-    alone: Given = {"scenario": "with_a_graph", "grad_outputs": np.ones(1)}
-    learned = _problem(rng, 6, tensor(np.array(1.3), requires_grad=True))
-    return [
-        case("worked", inputs=[-1.0, 0.0, 1.0], targets=[10.0, 99.0, 40.0], bandwidth=1).says(
-            "A prediction is the kernel average of the other targets; a point's own target must "
-            "not count."
-        ),
-        case("general", **problem(7, 1.2)).says(
-            "The prediction at i must be the kernel average of all targets except the one at i."
-        ),
-        edge("alone", **_problem(rng, 1, 1.0, requires_grad=True), **alone).says(
-            "A lone point must be predicted as 0, and its gradients must be 0."
-        ),
-        edge("twins", inputs=[0.0, 1.0, 2.5, 1.0, 1.75, 2.5], targets=twins, bandwidth=1.0).says(
-            "If two points have the same input, each must leave out only itself. Its twin "
-            "counts, and so does a point with the same target."
-        ),
-        edge("far_from_the_others", **far).says(
-            "A point nearly six bandwidths away from its neighbors must still be predicted by them."
-        ),
-        edge("float32", **far, **FLOAT32).says(
-            "In float32, too, a point far from the others must be predicted by them."
-        ),
-        case("gradient", **free, grad_outputs=normal(rng, 5)).says(
-            "The predictions must be differentiable in inputs and targets."
-        ),
-        case("gradient_of_bandwidth", **learned, grad_outputs=normal(rng, 6)).says(
-            "The bandwidth may be a tensor, and the predictions must be differentiable in it."
-        ),
-    ]
+    far = [np.array([-1.0, 6.2, 0.3, 0.0]), drawn(4)[1]]
+    free, learned = drawn(5, requires_grad=True), drawn(6)
+    yield (
+        "A prediction is the kernel average of the other targets; a point's own target must not "
+        "count."
+    )
+    yield call([-1.0, 0.0, 1.0], [10.0, 99.0, 40.0], 1)
+    yield "The prediction at i must be the kernel average of all targets except the one at i."
+    yield call(*drawn(7), 1.2)
+    yield "A lone point must be predicted as 0, and its gradients must be 0."
+    alone = drawn(1, requires_grad=True)
+    yield edge(*alone, 1.0, scenario="with_a_graph", grad_outputs=np.ones(1))
+    yield (
+        "If two points have the same input, each must leave out only itself. Its twin counts, and "
+        "so does a point with the same target."
+    )
+    yield edge([0.0, 1.0, 2.5, 1.0, 1.75, 2.5], twins, 1.0)
+    yield "A point nearly six bandwidths away from its neighbors must still be predicted by them."
+    yield edge(*far, 1.0)
+    yield "In float32, too, a point far from the others must be predicted by them."
+    yield edge(*far, 1.0, dtype="float32")
+    yield "The predictions must be differentiable in inputs and targets."
+    yield call(*free, 1.0, grad_outputs=normal(rng, 5))
+    yield "The bandwidth may be a tensor, and the predictions must be differentiable in it."
+    bandwidth = tensor(np.array(1.3), requires_grad=True)
+    yield call(*learned, bandwidth, grad_outputs=normal(rng, 6))
 
 
-def _weighing(weigh) -> Callable:
-    """Predict with the weights `weigh(squared distances, bandwidth, diagonal)`."""
-
-    def model(inputs, targets, bandwidth) -> torch.Tensor:
-        squared = (inputs[:, None] - inputs).square()
-        weights = weigh(squared, bandwidth, torch.eye(len(inputs), dtype=torch.bool))
-        return weights @ targets
-
-    return model
+def scores_of(inputs, bandwidth) -> Tensor:
+    return -(inputs[:, None] - inputs).square() / (2 * bandwidth**2)
 
 
-def _softmax(scores) -> torch.Tensor:
+def diagonal(inputs) -> Tensor:
+    return torch.eye(len(inputs), dtype=torch.bool)
+
+
+def softmax(scores) -> Tensor:
     return torch.softmax(scores, -1).nan_to_num(0.0)
 
 
-def _excluding(score, empty: float | None = 0.0) -> Callable:
-    """Exclude each point, and replace NaN by `empty` unless it is None."""
+@mistake
+def no_exclusion(inputs, targets, bandwidth) -> Tensor:
+    """Each point still counts in its own prediction. A score of 0 on the diagonal does not leave it
+    out, because exp(0) = 1 is the largest value of the kernel.
 
-    def weigh(s, h, own) -> torch.Tensor:
-        weights = torch.softmax(score(s, h).masked_fill(own, -math.inf), -1)
-        return weights if empty is None else weights.nan_to_num(empty)
-
-    return _weighing(weigh)
+    For which score is the exponential 0?
+    """
+    return softmax(scores_of(inputs, bandwidth)) @ targets
 
 
-def _own_share_subtracted(inputs, targets, bandwidth) -> torch.Tensor:
-    weights = _softmax(-((inputs[:, None] - inputs) ** 2) / (2 * bandwidth**2))
+@like(no_exclusion)
+def no_exclusion_unless_alone(inputs, targets, bandwidth) -> Tensor:
+    return softmax(scores_of(inputs, bandwidth)) * (len(inputs) > 1) @ targets
+
+
+@mistake
+def not_renormalised(inputs, targets, bandwidth) -> Tensor:
+    """Each point's own weight (or its own target) is set to 0, but the other weights stay as they
+    were and no longer sum to 1, so the predictions are too close to 0.
+
+    What do the remaining weights sum to, and what should they sum to?
+    """
+    return softmax(scores_of(inputs, bandwidth)) * ~diagonal(inputs) @ targets
+
+
+@mistake
+def twins_left_out(inputs, targets, bandwidth) -> Tensor:
+    """Where two points share an input, you leave out both: you exclude by value (distance 0)
+    instead of by index.
+
+    Which entries are the pairs (i, i)?
+    """
+    scores = scores_of(inputs, bandwidth)
+    return softmax(scores.masked_fill(scores == 0, -math.inf)) @ targets
+
+
+@mistake
+@worded_like(of_pooling)
+def half_missing(inputs, targets, bandwidth) -> Tensor:
+    scores = 2 * scores_of(inputs, bandwidth)
+    return softmax(scores.masked_fill(diagonal(inputs), -math.inf)) @ targets
+
+
+@mistake
+def own_share_subtracted(inputs, targets, bandwidth) -> Tensor:
+    """You subtract the point's own share from a result computed from all points. Where that share
+    is almost 1, the small remainder is lost to rounding.
+
+    Which step would leave the point out before anything is added up?
+    """
+    weights = softmax(scores_of(inputs, bandwidth))
     own = weights.diagonal()
     return (weights @ targets - own * targets) / (1 - own if len(inputs) > 1 else 1)
 
 
-def _with_more(more) -> Callable:
-    def weigh(s, h, own) -> torch.Tensor:
-        kernel = gaussian(s, h) * ~own
-        return kernel / (kernel.sum(-1, keepdim=True) + more)
+@mistake
+def small_number_added(inputs, targets, bandwidth, more=1e-9) -> Tensor:
+    """You add a small number to the sum of the kernels, so the prediction shrinks toward 0 where
+    that sum is small, too.
 
-    return _weighing(weigh)
+    When exactly is the sum 0, and can you treat only that case?
+    """
+    kernel = scores_of(inputs, bandwidth).exp() * ~diagonal(inputs)
+    return kernel / (kernel.sum(-1, keepdim=True) + more) @ targets
+
+
+for more in (1e-6, 1e-8, 1e-10):
+    like(small_number_added)(functools.partial(small_number_added, more=more))
+
+
+@mistake
+def single_point_nan(inputs, targets, bandwidth) -> Tensor:
+    """Your prediction is NaN where there are no other points to average.
+
+    What should be predicted where nothing is left to average?
+    """
+    scores = scores_of(inputs, bandwidth).masked_fill(diagonal(inputs), -math.inf)
+    return torch.softmax(scores, -1) @ targets
 
 
 EXERCISE = Exercise(
@@ -103,55 +147,7 @@ EXERCISE = Exercise(
     difficulty=2,
     builds_on=("squared_distances", "kernel_pooling"),
     returns=(Returned("predictions", "tensor", "float", ("num_points",)),),
-    probes=_probes,
-    mistakes=(
-        mistake(
-            "no_exclusion",
-            _weighing(lambda s, h, own: _softmax(-s / (2 * h**2))),
-            twins=(_weighing(lambda s, h, own: _softmax(-s / (2 * h**2)) * (len(s) > 1)),),
-        ).says(
-            "Each point still counts in its own prediction. A score of 0 on the diagonal does not "
-            "leave it out, because exp(0) = 1 is the largest value of the kernel.",
-            "For which score is the exponential 0?",
-        ),
-        mistake(
-            "not_renormalised", _weighing(lambda s, h, own: _softmax(-s / (2 * h**2)) * ~own)
-        ).says(
-            "Each point's own weight (or its own target) is set to 0, but the other weights stay "
-            "as they were and no longer sum to 1, so the predictions are too close to 0.",
-            "What do the remaining weights sum to, and what should they sum to?",
-        ),
-        mistake(
-            "twins_left_out",
-            _weighing(lambda s, h, own: _softmax((-s / (2 * h**2)).masked_fill(s == 0, -math.inf))),
-        ).says(
-            "Where two points share an input, you leave out both: you exclude by value (distance "
-            "0) instead of by index.",
-            "Which entries are the pairs (i, i)?",
-        ),
-        mistake("half_missing", _excluding(lambda s, h: -s / h**2)).says(
-            "The factor 1/2 is missing: your kernel is as narrow as one of bandwidth h / sqrt 2.",
-            "What is the denominator in exp(-distance^2 / (2 h^2))?",
-        ),
-        mistake("own_share_subtracted", _own_share_subtracted).says(
-            "You subtract the point's own share from a result computed from all points. Where that "
-            "share is almost 1, the small remainder is lost to rounding.",
-            "Which step would leave the point out before anything is added up?",
-        ),
-        mistake(
-            "small_number_added",
-            _with_more(1e-9),
-            twins=tuple(_with_more(more) for more in (1e-6, 1e-8, 1e-10)),
-        ).says(
-            "You add a small number to the sum of the kernels, so the prediction shrinks toward 0 "
-            "where that sum is small, too.",
-            "When exactly is the sum 0, and can you treat only that case?",
-        ),
-        mistake("single_point_nan", _excluding(lambda s, h: -s / (2 * h**2), empty=None)).says(
-            "Your prediction is NaN where there are no other points to average.",
-            "What should be predicted where nothing is left to average?",
-        ),
-    ),
+    probes=problems,
     hints=(
         "The inputs are both queries and keys, so the weights form a square matrix. Which of its "
         "entries must be 0, and what must the others then sum to?",

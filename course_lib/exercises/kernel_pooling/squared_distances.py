@@ -1,56 +1,76 @@
 """`squared_distances`: the squared distance of every query and key."""
 
-from collections.abc import Callable
+from torch import Tensor
 
 from course_lib.checks.judge.definitions import Exercise, Returned
-from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._builders import Given, case, edge, mistake
-from course_lib.exercises.kernel_pooling._problems import ROOT_SQUARED, normal
+from course_lib.checks.observe.probe import Array, tensor
+from course_lib.exercises.kernel_pooling._problems import normal
+from course_lib.exercises.kit import Problems, call, edge, mistake
 
 
-def _pair(queries, keys, **options) -> Given:
-    return {"queries": tensor(queries, **options), "keys": tensor(keys, **options)}
-
-
-def _probes(rng) -> list[Probe]:
+def problems(rng) -> Problems:
     few, many = rng.permutation([2, 3, 4]), rng.permutation([6, 7, 9])
 
-    def drawn(n, m, d, **options) -> Given:
-        return _pair(normal(rng, n, d), normal(rng, m, d), **options)
+    def drawn(n, m, d, **options) -> list[Array]:
+        return [tensor(normal(rng, size, d), **options) for size in (n, m)]
 
     place, shared = float(rng.normal()), normal(rng, 3, 1)
-    free = _pair(normal(rng, 2, 3), normal(rng, 4, 3), requires_grad=True)
-    met = _pair(shared[:2], shared, requires_grad=True)
-    return [
-        case("worked", **_pair([[1.0, 2.0]], [[4.0, 6.0], [1.0, 0.0]])).says(
-            "The squared distance between (1, 2) and (4, 6) is 3^2 + 4^2 = 25, that between (1, "
-            "2) and (1, 0) is 4: one number for each query and key."
-        ),
-        case("few_pairs", **drawn(*few), loops="pairs").says(
-            "Entry (i, j) must be the squared distance between query i and key j."
-        ),
-        case("many_pairs", **drawn(*many), loops="pairs").says(
-            "Any number of queries, keys and features must work."
-        ),
-        edge("float32", **drawn(3, 4, 2), dtype="float32").says(
-            "Float32 queries and keys must give float32 distances."
-        ),
-        # At distance 1, roots and means change nothing, so only the shape matters.
-        edge("one_pair", **_pair([[place]], [[place + 1]])).says(
-            "One query and one key must give a result of shape (1, 1)."
-        ),
-        case("gradient", **free, grad_outputs=normal(rng, 2, 4)).says(
-            "The gradient of a squared distance with respect to the query is twice the difference."
-        ),
-        case("gradient_at_zero", **met, grad_outputs=normal(rng, 2, 3)).says(
-            "Where a query equals a key the gradient must be 0, not NaN."
-        ),
-    ]
+    free = drawn(2, 4, 3, requires_grad=True)
+    met = [tensor(points, requires_grad=True) for points in (shared[:2], shared)]
+    yield (
+        "The squared distance between (1, 2) and (4, 6) is 3^2 + 4^2 = 25, that between (1, 2) and"
+        " (1, 0) is 4: one number for each query and key."
+    )
+    yield call([[1.0, 2.0]], [[4.0, 6.0], [1.0, 0.0]])
+    yield "Entry (i, j) must be the squared distance between query i and key j."
+    yield call(*drawn(*few), loops="pairs")
+    yield "Any number of queries, keys and features must work."
+    yield call(*drawn(*many), loops="pairs")
+    yield "Float32 queries and keys must give float32 distances."
+    yield edge(*drawn(3, 4, 2), dtype="float32")
+    yield "One query and one key must give a result of shape (1, 1)."
+    yield edge([[place]], [[place + 1]])  # roots and means of 1 are 1, so only the shape matters
+    yield "The gradient of a squared distance with respect to the query is twice the difference."
+    yield call(*free, grad_outputs=normal(rng, 2, 4))
+    yield "Where a query equals a key the gradient must be 0, not NaN."
+    yield call(*met, grad_outputs=normal(rng, 2, 3))
 
 
-def _pairwise(combine) -> Callable:
-    """Apply `combine` to the differences, (n, m, d)."""
-    return lambda queries, keys: combine(queries[:, None] - keys[None])
+@mistake
+def elementwise_only(queries, keys) -> Tensor:
+    """In your code, queries and keys share one axis. Each query must meet every key.
+
+    What shapes must queries and keys have so that broadcasting gives (n, m, d)?
+    """
+    return (queries - keys).square().sum(-1)
+
+
+@mistake
+def mean_over_features(queries, keys) -> Tensor:
+    """You average the squares over the features instead of adding them up.
+
+    What is the squared distance of (0, 0) and (3, 4)?
+    """
+    return (queries[:, None] - keys[None]).square().mean(-1)
+
+
+@mistake
+def root_squared(queries, keys) -> Tensor:
+    """You take a square root and square it again. The slope of the root at 0 is infinite, so the
+    gradient is NaN where a query equals a key.
+
+    Which squares do you have before the root?
+    """
+    return (queries[:, None] - keys[None]).square().sum(-1).sqrt() ** 2
+
+
+@mistake
+def square_of_the_sum(queries, keys) -> Tensor:
+    """You add up the differences and square the sum, instead of adding up the squares.
+
+    Which comes first, the square or the sum over the features?
+    """
+    return (queries[:, None] - keys[None]).sum(-1) ** 2
 
 
 EXERCISE = Exercise(
@@ -58,27 +78,8 @@ EXERCISE = Exercise(
     minutes=10,
     difficulty=1,
     returns=(Returned("distances", "tensor", "float", ("num_queries", "num_keys")),),
-    probes=_probes,
+    probes=problems,
     no_loops=True,
-    mistakes=(
-        mistake("elementwise_only", lambda queries, keys: (queries - keys).square().sum(-1)).says(
-            "In your code, queries and keys share one axis. Each query must meet every key.",
-            "What shapes must queries and keys have so that broadcasting gives (n, m, d)?",
-        ),
-        mistake(
-            "mean_over_features", _pairwise(lambda difference: difference.square().mean(-1))
-        ).says(
-            "You average the squares over the features instead of adding them up.",
-            "What is the squared distance of (0, 0) and (3, 4)?",
-        ),
-        mistake("root_squared", _pairwise(lambda apart: apart.square().sum(-1).sqrt() ** 2)).says(
-            *ROOT_SQUARED
-        ),
-        mistake("square_of_the_sum", _pairwise(lambda difference: difference.sum(-1) ** 2)).says(
-            "You add up the differences and square the sum, instead of adding up the squares.",
-            "Which comes first, the square or the sum over the features?",
-        ),
-    ),
     hints=(
         "Every query must meet every key, so the differences need three axes: query, key, "
         "feature. Which of them does each of the two tensors lack?",

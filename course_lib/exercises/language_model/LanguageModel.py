@@ -1,14 +1,16 @@
 """`LanguageModel`: tokens, positions, blocks and logits, judged with injected weights."""
 
-from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from torch import nn
+from torch import Tensor, nn
 
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Built, Probe, tensor
-from course_lib.exercises._builders import FLOAT32, Given, case, edge, in_steps, mistake
+from course_lib.exercises._attention.steps import Stepped
+from course_lib.exercises.kit import Problems, call, mistake
 from course_lib.exercises.translator._blocks import (
+    State,
     linear_weights,
     mistakes_of_joins,
     norm_weights,
@@ -16,12 +18,8 @@ from course_lib.exercises.translator._blocks import (
 )
 from course_lib.reference import language_model as oracle
 
-Sizes = tuple[int, int, int, int]  # num_tokens, context_length, embed_dim, hidden_dim
 
-
-def _built(rng, sizes: Sizes, num_blocks) -> Given:
-    """Return the constructor arguments of a model, and weights for it."""
-    num_tokens, context_length, d, hidden = sizes
+def state_of(rng, num_tokens, d, hidden, num_blocks) -> State:
     state = {"tokens.weight": rng.normal(0, 1.3, (num_tokens, d))}
     for number in range(num_blocks):
         block = f"blocks.{number}"
@@ -31,156 +29,204 @@ def _built(rng, sizes: Sizes, num_blocks) -> Given:
             state |= norm_weights(rng, f"{block}.norm_2", d)
             state |= linear_weights(rng, f"{block}.feed_forward.0", hidden, d)
             state |= linear_weights(rng, f"{block}.feed_forward.2", d, hidden)
-    state |= norm_weights(rng, "norm", d) | linear_weights(rng, "to_logits", num_tokens, d)
-    construct = {
-        "num_tokens": num_tokens,
-        "attentions": [Built("mean_attention")] * num_blocks,
-        "positions": tensor(rng.normal(0, 1.3, (context_length, d))),
-        "hidden_dim": hidden,
-    }
-    return {"construct": construct, "state": state}
+    return state | norm_weights(rng, "norm", d) | linear_weights(rng, "to_logits", num_tokens, d)
 
 
-def _problem(rng, batch, n, sizes: Sizes, num_blocks=1, dtype="int64") -> Given:
-    """Return the fields of a probe."""
-    tokens = rng.integers(0, sizes[0], (batch, n)).astype(dtype)
-    tokens[:, 0] = (np.arange(batch) + sizes[0] - 1) % sizes[0]  # all items differ
-    return {"tokens": tokens, **_built(rng, sizes, num_blocks)}
+def module(
+    rng, batch, n, sizes, num_blocks=1, *, tokens_dtype="int64", change=None, **fields: Any
+) -> Probe:
+    """Return a call of a model of sizes num_tokens, context_length, embed_dim and hidden_dim.
+
+    `change` gets the weights and the positions.
+    """
+    num_tokens, context_length, d, hidden = sizes
+    tokens = rng.integers(0, num_tokens, (batch, n)).astype(tokens_dtype)
+    tokens[:, 0] = (np.arange(batch) + num_tokens - 1) % num_tokens  # all items differ
+    state = state_of(rng, num_tokens, d, hidden, num_blocks)
+    positions = rng.normal(0, 1.3, (context_length, d))
+    if change is not None:
+        change(state, positions)
+    attentions = [Built("mean_attention")] * num_blocks
+    built = {"num_tokens": num_tokens, "attentions": attentions, "positions": tensor(positions)}
+    built |= {"hidden_dim": hidden} if fields.pop("with_hidden_dim", True) else {}
+    return call(tokens, construct=built, state=state, **fields)
 
 
-def _worked() -> Given:
-    problem = _problem(np.random.default_rng(0), 1, 1, (2, 3, 2, 0))
-    for name, value in problem["state"].items():
+def worked(state, positions) -> None:
+    for name, value in state.items():
         value[:] = np.eye(2) if value.ndim == 2 else not name.endswith("bias")
-    problem["state"]["tokens.weight"][:] = [[0, 0], [1, 3]]
-    problem["state"]["norm.weight"][:] = 2
-    problem["construct"]["positions"].data[:] = [[1, 1], [2, 0], [0, 2]]
-    return problem
+    state["tokens.weight"][:] = [[0, 0], [1, 3]]
+    state["norm.weight"][:] = 2
+    positions[:] = [[1, 1], [2, 0], [0, 2]]
 
 
-def _without_parts(problem: Given) -> Given:
-    """Return the problem with parts that return zeros, and norms without scale and shift."""
-    for name, value in problem["state"].items():
+def without_parts(state, positions) -> None:
+    """Set weights with which parts return zeros, and norms without scale and shift."""
+    for name, value in state.items():
         if "scale" in name or "feed_forward.2" in name:
             value[:] = 0.0
         elif ".norm" in name:
             value[:] = name.endswith("weight")
-    return problem
 
 
-def _already_normed(rng) -> Given:
-    """Return a problem in which attention adds a constant and the last norm has no effect."""
-    problem = _problem(rng, 2, 3, (2, 5, 4, 0))
-    state = problem["state"]
+def already_normed(state, positions) -> None:
+    """Let attention add a constant, and give the last norm no effect."""
     signs = np.array([[1.0], [-1.0], [-1.0], [1.0], [1.0]])
     added = state["blocks.0.attention.scale"] * state["blocks.0.norm_1.bias"]
     state["blocks.0.norm_1.weight"][:] = 0.0
     state["norm.weight"][:], state["norm.bias"][:] = 1.0, 0.0
     state["tokens.weight"][:] = signs[:2] * [1, -1, 0, 0] - added
-    problem["construct"]["positions"].data[:] = signs * [0, 0, 1, -1]
-    return problem
+    positions[:] = signs * [0, 0, 1, -1]
 
 
-def _probes(rng) -> list[Probe]:
-    def problem(*sizes, **options) -> Given:
-        return _problem(rng, *sizes, **options)
+def problems(rng) -> Problems:
+    def problem(*sizes, **fields: Any) -> Probe:
+        return module(rng, *sizes, **fields)
 
-    back = {"grad_outputs": rng.normal(size=(1, 2, 2))}
-    alone = problem(2, 4, (6, 7, 5, 0))
-    del alone["construct"]["hidden_dim"]
-    return [
-        case("worked", **_worked()).says(
-            "x must be the sum of the vectors of tokens and positions, each block must add to x, "
-            "and the logits must be to_logits(norm(x))."
-        ),
-        case("no_parts", **_without_parts(problem(2, 3, (7, 8, 4, 5)))).says(
-            "If attention and network return zeros, the logits must be to_logits(norm(x)), where x "
-            "is the sum of the vectors of the tokens and of their positions."
-        ),
-        case("attention_alone", **alone).says(
-            "Without hidden_dim, a block must have only its attention: x + attention(norm_1(x))."
-        ),
-        case("normed_at_the_end", **_already_normed(rng)).says(
-            "Here x must end with mean 0 and variance 1, so that the last norm changes nothing."
-        ),
-        case("one_block", **problem(3, 4, (6, 9, 5, 7))).says(
-            "A block must add attention(norm_1(x)) to x, then feed_forward(norm_2(x)) to that sum."
-        ),
-        case("two_blocks", **problem(2, 5, (7, 8, 6, 3), 2)).says(
-            "Each block must read what the one before it returns."
-        ),
-        case("three_attentions", **problem(2, 6, (5, 9, 4, 0), 3)).says(
-            "There must be one block per attention module, in the same order."
-        ),
-        edge("whole_context", **problem(2, 5, (4, 5, 3, 2))).says(
-            "A text may have context_length tokens."
-        ),
-        edge("one_token", **problem(3, 1, (6, 4, 5, 2))).says("A text may have a single token."),
-        edge("int32", **problem(2, 3, (5, 6, 4, 3), dtype="int32")).says(
-            "The tokens may be int32."
-        ),
-        edge("train", training=True, **problem(2, 3, (5, 6, 4, 7), 2)).says(
-            "The model must have no dropout and return the same in train mode."
-        ),
-        edge("float32", **problem(2, 4, (6, 5, 3, 7)) | FLOAT32).says(
-            "Float32 weights must give float32 logits."
-        ),
-        edge("too_long", raises="ValueError", **problem(1, 3, (2, 2, 2, 1))).says(
-            "More than context_length tokens must raise a ValueError."
-        ),
-        edge("stored_weights", scenario="stored_weights", **problem(2, 3, (5, 6, 4, 7), 2)).says(
-            "Weights that were stored without the positions must load into a new model."
-        ),
-        edge("buffer", scenario="with_its_buffer", **problem(2, 3, (5, 6, 4, 7))).says(
-            "The positions must be a buffer, which moves to another device with the model."
-        ),
-        edge("others", scenario="among_other_models", **problem(2, 3, (5, 6, 4, 7), 2)).says(
-            "`__init__` must take num_tokens, attentions, positions and hidden_dim in this order, "
-            "and models must be independent of each other."
-        ),
-        case("gradient", **back, **problem(1, 2, (2, 3, 3, 2))).says(
-            "Gradients must reach all layers and the attention modules."
-        ),
-    ]
+    def edge(*sizes, **fields: Any) -> Probe:
+        return module(rng, *sizes, part="edges", **fields)
+
+    back = {"grad_outputs": rng.normal(size=(1, 2, 2)), "part": "gradients"}
+    alone = problem(2, 4, (6, 7, 5, 0), with_hidden_dim=False)
+    yield (
+        "x must be the sum of the vectors of tokens and positions, each block must add to x, and "
+        "the logits must be to_logits(norm(x))."
+    )
+    yield module(np.random.default_rng(0), 1, 1, (2, 3, 2, 0), change=worked)
+    yield (
+        "If attention and network return zeros, the logits must be to_logits(norm(x)), where x is "
+        "the sum of the vectors of the tokens and of their positions."
+    )
+    yield problem(2, 3, (7, 8, 4, 5), change=without_parts)
+    yield "Without hidden_dim, a block must have only its attention: x + attention(norm_1(x))."
+    yield alone
+    yield "Here x must end with mean 0 and variance 1, so that the last norm changes nothing."
+    yield problem(2, 3, (2, 5, 4, 0), change=already_normed)
+    yield "A block must add attention(norm_1(x)) to x, then feed_forward(norm_2(x)) to that sum."
+    yield problem(3, 4, (6, 9, 5, 7))
+    yield "Each block must read what the one before it returns."
+    yield problem(2, 5, (7, 8, 6, 3), 2)
+    yield "There must be one block per attention module, in the same order."
+    yield problem(2, 6, (5, 9, 4, 0), 3)
+    yield "A text may have context_length tokens."
+    yield edge(2, 5, (4, 5, 3, 2))
+    yield "A text may have a single token."
+    yield edge(3, 1, (6, 4, 5, 2))
+    yield "The tokens may be int32."
+    yield edge(2, 3, (5, 6, 4, 3), tokens_dtype="int32")
+    yield "The model must have no dropout and return the same in train mode."
+    yield edge(2, 3, (5, 6, 4, 7), 2, training=True)
+    yield "Float32 weights must give float32 logits."
+    yield edge(2, 4, (6, 5, 3, 7), dtype="float32")
+    yield "More than context_length tokens must raise a ValueError."
+    yield edge(1, 3, (2, 2, 2, 1), raises="ValueError")
+    yield "Weights that were stored without the positions must load into a new model."
+    yield edge(2, 3, (5, 6, 4, 7), 2, scenario="stored_weights")
+    yield "The positions must be a buffer, which moves to another device with the model."
+    yield edge(2, 3, (5, 6, 4, 7), scenario="with_its_buffer")
+    yield (
+        "`__init__` must take num_tokens, attentions, positions and hidden_dim in this order, and "
+        "models must be independent of each other."
+    )
+    yield edge(2, 3, (5, 6, 4, 7), 2, scenario="among_other_models")
+    yield "Gradients must reach all layers and the attention modules."
+    yield problem(1, 2, (2, 3, 3, 2), **back)
 
 
-@in_steps(
-    joins=(pre_norm, pre_norm),
-    place=lambda x, positions, n: x + positions[:n],
-    last=lambda model, x: model.to_logits(model.norm(x)),
-    between=nn.GELU,
-    keep=lambda model, positions: model.register_buffer("positions", positions, False),
-)
-def _model(joins, place, last, between, keep) -> type:
-    """Return a correct model in which each step may be changed."""
+class Right(Stepped, nn.Module):
+    """The correct model in steps."""
 
-    class LanguageModel(nn.Module):
-        positions: Sequence
+    joins = pre_norm, pre_norm
+    between = nn.GELU
 
-        def __init__(self, num_tokens, attentions, positions, hidden_dim=0) -> None:
-            super().__init__()
-            self.context_length, d = len(positions), positions.shape[1]
-            keep(self, positions)
-            self.tokens, self.to_logits = nn.Embedding(num_tokens, d), nn.Linear(d, num_tokens)
-            self.norm, self.blocks = nn.LayerNorm(d), nn.ModuleList()
-            for attention in attentions:
-                parts = {"norm_1": nn.LayerNorm(d), "attention": attention}
-                if hidden_dim:
-                    network = nn.Linear(d, hidden_dim), between(), nn.Linear(hidden_dim, d)
-                    parts |= {"norm_2": nn.LayerNorm(d), "feed_forward": nn.Sequential(*network)}
-                self.blocks.append(nn.ModuleDict(parts))
+    def __init__(self, num_tokens, attentions, positions, hidden_dim=0) -> None:
+        super().__init__()
+        self.context_length, d = len(positions), positions.shape[1]
+        self.keep(positions)
+        self.tokens, self.to_logits = nn.Embedding(num_tokens, d), nn.Linear(d, num_tokens)
+        self.norm, self.blocks = nn.LayerNorm(d), nn.ModuleList()
+        for attention in attentions:
+            parts = {"norm_1": nn.LayerNorm(d), "attention": attention}
+            if hidden_dim:
+                network = nn.Linear(d, hidden_dim), self.between(), nn.Linear(hidden_dim, d)
+                parts |= {"norm_2": nn.LayerNorm(d), "feed_forward": nn.Sequential(*network)}
+            self.blocks.append(nn.ModuleDict(parts))
 
-        def forward(self, tokens) -> nn.Module:
-            if tokens.shape[1] > self.context_length:
-                raise ValueError("the text is too long")
-            x = place(self.tokens(tokens), self.positions, tokens.shape[1])
-            for block in self.blocks:
-                parts = [block[name] for name in ("attention", "feed_forward") if name in block]  # pyright: ignore[reportIndexIssue, reportOperatorIssue] - a ModuleDict
-                for i, (join, part) in enumerate(zip(joins, parts, strict=False)):
-                    x = join(x, block[f"norm_{i + 1}"], part)  # pyright: ignore[reportIndexIssue] - a ModuleDict
-            return last(self, x)
+    def keep(self, positions) -> None:
+        self.register_buffer("positions", positions, persistent=False)
 
-    return LanguageModel
+    def forward(self, tokens) -> Tensor:
+        if tokens.shape[1] > self.context_length:
+            raise ValueError("the text is too long")
+        x = self.place(self.tokens(tokens), tokens.shape[1])
+        for block in self.blocks:
+            parts: Any = block
+            found = [parts[name] for name in ("attention", "feed_forward") if name in parts]
+            for i, (join, part) in enumerate(zip(self.joins, found, strict=False)):
+                x = join(x, parts[f"norm_{i + 1}"], part)
+        return self.last(x)
+
+    def place(self, x, n) -> Tensor:
+        return x + self.positions[:n]
+
+    def last(self, x) -> Tensor:
+        return self.to_logits(self.norm(x))
+
+
+@mistake
+class NoFinalNorm(Right):
+    """The logits are made from x without the last norm.
+
+    What does `to_logits` read?
+    """
+
+    def last(self, x) -> Tensor:
+        return self.to_logits(x)
+
+
+@mistake
+class PositionsFromTheEnd(Right):
+    """You add the last positions, but the first token of any text is at position 0.
+
+    Which rows of `positions` does a text of two tokens need?
+    """
+
+    def place(self, x, n) -> Tensor:
+        return x + self.positions[-n:]
+
+
+@mistake
+class ScaledEmbeddings(Right):
+    """You multiply the vectors of the tokens by sqrt(D), as the original paper does. Here they are
+    added as they are.
+
+    What is added to the positions?
+    """
+
+    def place(self, x, n) -> Tensor:
+        return x * x.shape[-1] ** 0.5 + self.positions[:n]
+
+
+@mistake
+class Relu(Right):
+    """Your feed-forward networks use ReLU between the two linear layers instead of GELU.
+
+    Which function does the statement name between the two linear layers?
+    """
+
+    between = nn.ReLU
+
+
+@mistake
+class PositionsStored(Right):
+    """Your `positions` are part of `state_dict()`, so `load_state_dict` rejects weights that were
+    stored without them.
+
+    Which option of `register_buffer` keeps a buffer out of `state_dict()`?
+    """
+
+    def keep(self, positions) -> None:
+        self.register_buffer("positions", positions)
 
 
 EXERCISE = Exercise(
@@ -189,40 +235,9 @@ EXERCISE = Exercise(
     difficulty=3,
     is_class=True,
     returns=(Returned("logits", "tensor", "float", ("batch", "n", "num_tokens")),),
-    probes=_probes,
+    probes=problems,
     oracle=oracle.language_model,
-    mistakes=(
-        *mistakes_of_joins(lambda joins: _model(joins=joins), 2),
-        mistake("no_final_norm", _model(last=lambda model, x: model.to_logits(x))).says(
-            "The logits are made from x without the last norm.", "What does `to_logits` read?"
-        ),
-        mistake(
-            "positions_from_the_end", _model(place=lambda x, positions, n: x + positions[-n:])
-        ).says(
-            "You add the last positions, but the first token of any text is at position 0.",
-            "Which rows of `positions` does a text of two tokens need?",
-        ),
-        mistake(
-            "scaled_embeddings",
-            _model(place=lambda x, positions, n: x * x.shape[-1] ** 0.5 + positions[:n]),
-        ).says(
-            "You multiply the vectors of the tokens by sqrt(D), as the original paper does. Here "
-            "they are added as they are.",
-            "What is added to the positions?",
-        ),
-        mistake("relu", _model(between=nn.ReLU)).says(
-            "Your feed-forward networks use ReLU between the two linear layers instead of GELU.",
-            "Which function does the statement name between the two linear layers?",
-        ),
-        mistake(
-            "positions_stored",
-            _model(keep=lambda model, positions: model.register_buffer("positions", positions)),
-        ).says(
-            "Your `positions` are part of `state_dict()`, so `load_state_dict` rejects weights "
-            "that were stored without them.",
-            "Which option of `register_buffer` keeps a buffer out of `state_dict()`?",
-        ),
-    ),
+    mistakes=mistakes_of_joins(lambda joins: Right.changed({"joins": tuple(joins)}), 2),
     hints=(
         "x begins as the sum of two tables' rows, one for the token and one for the position. "
         "Each block only ever adds to x. At the end a norm and a linear layer read x.",

@@ -8,10 +8,10 @@ import numpy as np
 
 from course_lib.checks.judge.comparisons import Cause, Problem
 from course_lib.checks.observe.probe import Built, Probe
-from course_lib.exercises._builders import Given
 from course_lib.reference import Expected
 from course_lib.reference import language_model as oracle
 
+Call = tuple[Built, np.ndarray, int]  # a model, a prompt and a number of tokens
 ROWS = 3000  # texts from which frequencies are computed
 CLEAR = 0.05  # least gap between the two largest logits of a likeliest text
 
@@ -39,7 +39,7 @@ def likeliest(model, prompt, num_tokens, temperature=1.0, top_k=None, generator=
     return Expected(texts.outputs[places.ravel()])
 
 
-def text_problem(rng, batch, n, num_tokens, context, vocabulary=7, training=False) -> Given:
+def text_problem(rng, batch, n, num_tokens, context, vocabulary=7, training=False) -> Call:
     """Make a model and prompts whose likeliest texts are unambiguous."""
     while True:
         tables = rng.normal(0, 1.5, (context, vocabulary, vocabulary))
@@ -52,17 +52,16 @@ def text_problem(rng, batch, n, num_tokens, context, vocabulary=7, training=Fals
             for end in range(n, n + num_tokens)
         ]
         if all(second < first - CLEAR for second, first in pairs):
-            made = model_of(tables, training)
-            return {"model": made, "prompt": prompt, "num_tokens": num_tokens}
+            return model_of(tables, training), prompt, num_tokens
 
 
-def frequency_problem(rng, num_tokens) -> Given:
+def frequency_problem(rng, num_tokens) -> Call:
     """Repeat one prompt of one token, with probabilities of about 45, 27, 15, 9 and 4%."""
     chances = np.log([0.45, 0.27, 0.15, 0.09, 0.04])
     near = 3 + np.stack([rng.permutation(chances) for _ in chances])  # 3 changes no probability
     tables = np.stack([near, rng.uniform(-0.3, 0.3, near.shape)])
     prompt = np.full((ROWS, 1), rng.integers(len(chances)))
-    return {"model": model_of(tables), "prompt": prompt, "num_tokens": num_tokens}
+    return model_of(tables), prompt, num_tokens
 
 
 # For each frequency. A probe has at most 40 of them, and the exercise six such probes, so a correct
@@ -81,7 +80,7 @@ class Drawn:
     def __init__(self, probe: Probe, texts: np.ndarray):
         given = probe.inputs()
         tables = given["model"].options["tables"]
-        self.asked: Given = {key: given[key] for key in ("temperature", "top_k") if key in given}
+        self.asked = {key: given[key] for key in ("temperature", "top_k") if key in given}
         self.vocabulary, self.groups, self.contexts = tables.shape[1], [], []
         self.begin, logits = given["prompt"].data.shape[1], next_logits(tables)
         self.first = texts[:, self.begin]
@@ -95,7 +94,7 @@ class Drawn:
 
     def fits(self, **changed: Any) -> bool:
         """Return whether all frequencies are near those with this temperature and `top_k`."""
-        options: Given = self.asked | changed
+        options = self.asked | changed
         return all(
             np.abs(shares - oracle.next_probabilities(logits, **options)).max() <= _off_by(count)
             for logits, shares, count in self.groups
@@ -129,18 +128,6 @@ class Drawn:
         return abs(agree - float((chances**2).sum())) > _off_by(pairs)
 
 
-TOLD = {
-    "temperature_multiplied": (
-        "You multiply the logits by the temperature; they must be divided by it.",
-        "Which should make the likeliest token certain: a low temperature or a high one?",
-    ),
-    "top_k_ignored": (
-        "You also draw tokens that are not among the `top_k` likeliest ones.",
-        "Which tokens can your code draw? For which logit is a token's probability 0?",
-    ),
-}
-
-
 def _told(drawn: Drawn) -> Problem | None:
     """Return the problem with the way in which the tokens were drawn, if any."""
     if (drawn.first == drawn.first[0]).all():
@@ -159,7 +146,11 @@ def _told(drawn: Drawn) -> Problem | None:
             "Does each text of a batch get a draw of its own?",
         )
     if drawn.outside():
-        return Cause("top_k_ignored", *TOLD["top_k_ignored"])
+        return Cause(
+            "top_k_ignored",
+            "You also draw tokens that are not among the `top_k` likeliest ones.",
+            "Which tokens can your code draw? For which logit is a token's probability 0?",
+        )
     temperature = drawn.asked.get("temperature", 1.0)
     if temperature != 1 and drawn.fits(temperature=1.0):
         asked = " and ".join(f"{name}={value}" for name, value in drawn.asked.items())

@@ -11,14 +11,14 @@ import torch
 from course_lib.checks.judge.comparisons import Cause, Problem, close
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.lessons.language_model_heads import WEIGHTS_CHANGED
-from course_lib.checks.observe.probe import Built, Probe, tensor
-from course_lib.exercises._builders import Case, Given, case, in_steps, mistake
+from course_lib.checks.observe.probe import Built, Probe
+from course_lib.exercises import kit
+from course_lib.exercises.kit import Problems, like, mistake
 
 _ATTRIBUTES = ("attention", "attn", "mixer.heads")
-_OBSERVED: Given = {"scenario": "head_switched_off", "compare": "as_it_was"}
 
 
-def _model(rng, num_heads=3, head_dim=2, embed_dim=5, layers=2, bias=False, **given) -> Built:
+def drawn(rng, num_heads=3, head_dim=2, embed_dim=5, layers=2, bias=False, **given) -> Built:
     """Make a model of 7 tokens; `W_o` reads num_heads * head_dim features and writes embed_dim."""
 
     def normal(*shape) -> np.ndarray:
@@ -38,90 +38,67 @@ def _model(rng, num_heads=3, head_dim=2, embed_dim=5, layers=2, bias=False, **gi
     return Built("small_language_model", options | given, "a model with random weights")
 
 
-def _probe(rng, name, layer, head, moment="inside", part="values", then=(), **options) -> Case:
-    given = dict(zip(("second_layer", "second_head"), then, strict=False))
-    args = {"model": _model(rng, **options), "tokens": tensor(rng.integers(0, 7, (2, 4)))}
-    return case(
-        name,
-        part=part,
-        args={**args, "layer": layer, "head": head, **given},
-        by_name={"model_runs": moment},
-        **_OBSERVED,
-    )
+def call(model, tokens, layer, head, *then, moment="inside", part="values") -> Probe:
+    """Return a call at whose `moment` the model runs, perhaps with a second head, `then`."""
+    names = ("model", "tokens", "layer", "head", "second_layer", "second_head")[: 4 + len(then)]
+    fields = {"scenario": "head_switched_off", "compare": "as_it_was", "part": part}
+    return kit.call(model, tokens, layer, head, *then, names=names, model_runs=moment, **fields)
 
 
-_OFF = "Inside the `with`, W_o must read zeros in place of this head's output."
-_AS_BEFORE = "After the `with`, the model must be what it was before."
-_AFTER = "after the with"
-
-
-def _values(rng) -> list[Probe]:
+def problems(rng) -> Problems:
     # One block with two heads of one feature. x becomes x + x + 10 x, or x + x without head 1.
-    layer: Given = {"name": "attention", "read": np.array([[1.0], [10.0]]), "bias": None}
-    options: Given = {"embedding": np.array([[1.0], [2.0]]), "num_heads": 2}
+    layer = {"name": "attention", "read": np.array([[1.0], [10.0]]), "bias": None}
+    options: dict[str, Any] = {"embedding": np.array([[1.0], [2.0]]), "num_heads": 2}
     options["layers"] = [layer | {"W_o": np.array([[1.0, 1.0]])}]
     says = "one block of two heads, of which head 0 adds x and head 1 adds 10 x"
-    model = Built("small_language_model", options, says)
-    worked: Given = {"model": model, "tokens": tensor([[0]]), "layer": 0, "head": 1}
-    probe = functools.partial(_probe, rng)
-    return [
-        case("worked", args=worked, by_name={"model_runs": "inside"}, **_OBSERVED).says(_OFF),
-        probe("first_head", 0, 0).says(_OFF),
-        probe("last_head", 0, 3, num_heads=4, embed_dim=8).says(_OFF),
-        probe("afterwards", 1, 2, _AFTER).says(_AS_BEFORE),
-        probe("after_an_error", 0, 1, "after an error inside the with").says(
-            "An error raised inside must propagate, and the model must be what it was."
-        ),
-        probe("one_after_the_other", 0, 1, "inside the second", then=(1, 0)).says(
-            "A second `with` after the first must switch off its own head alone."
-        ),
-    ]
+
+    def case(*heads, moment="inside", part="values", **sizes: Any) -> Probe:
+        model = drawn(rng, **sizes)
+        return call(model, rng.integers(0, 7, (2, 4)), *heads, moment=moment, part=part)
+
+    edge = functools.partial(case, part="edges")
+    gradient = functools.partial(case, part="gradients", num_heads=2)
+    after, step = "after the with", "inside, after a step of training"
+    as_before = "After the `with`, the model must be what it was before."
+    yield "Inside the `with`, W_o must read zeros in place of this head's output."
+    yield call(Built("small_language_model", options, says), [[0]], 0, 1)
+    yield case(0, 0)
+    yield case(0, 3, num_heads=4, embed_dim=8)
+    yield as_before
+    yield case(1, 2, moment=after)
+    yield "An error raised inside must propagate, and the model must be what it was."
+    yield case(0, 1, moment="after an error inside the with")
+    yield "A second `with` after the first must switch off its own head alone."
+    yield case(0, 1, 1, 0, moment="inside the second")
+    yield "In nested `with` blocks, both heads must be off inside."
+    yield edge(1, 0, 1, 2, moment="inside both")
+    yield "After the inner `with`, the head of the outer one must still be off."
+    yield edge(1, 0, 1, 2, moment="inside the outer, after the inner")
+    yield "The bias of W_o belongs to no head: keep it."
+    yield edge(1, 0, bias=True)
+    yield "The heads are equal blocks of the features that W_o reads, however many it writes."
+    yield edge(1, 1, head_dim=4, embed_dim=6)
+    yield "The part with W_o and num_heads may be anywhere in the block."
+    yield edge(2, 0, layers=3)
+    yield "With a single head nothing is left, and the block must add 0."
+    yield edge(1, 0, num_heads=1, head_dim=6)
+    yield as_before
+    yield edge(0, 2, moment=after, training=True)
+    yield "Inside the `with`, gradients must be as usual, including those of other heads."
+    yield gradient(0, 1, moment=step, layers=1, embed_dim=4)
+    yield (
+        "Inside the `with`, this head's columns of `W_o.weight` must get a gradient of 0, and all "
+        "others the usual one."
+    )
+    yield gradient(1, 1, moment=step, embed_dim=3)
+    yield (
+        "A backward pass through results computed inside the `with` must give the same gradients "
+        "when it runs after the `with`."
+    )
+    yield gradient(1, 0, moment=f"{after}, after a step from inside", embed_dim=3)
 
 
-def _edges(rng) -> list[Probe]:
-    edge = functools.partial(_probe, rng, part="edges")
-    return [
-        edge("two_heads", 1, 0, "inside both", then=(1, 2)).says(
-            "In nested `with` blocks, both heads must be off inside."
-        ),
-        edge("after_the_inner", 1, 0, "inside the outer, after the inner", then=(1, 2)).says(
-            "After the inner `with`, the head of the outer one must still be off."
-        ),
-        edge("with_biases", 1, 0, bias=True).says("The bias of W_o belongs to no head: keep it."),
-        edge("wide_heads", 1, 1, head_dim=4, embed_dim=6).says(
-            "The heads are equal blocks of the features that W_o reads, however many it writes."
-        ),
-        edge("found_deeper", 2, 0, layers=3).says(
-            "The part with W_o and num_heads may be anywhere in the block."
-        ),
-        edge("one_head", 1, 0, num_heads=1, head_dim=6).says(
-            "With a single head nothing is left, and the block must add 0."
-        ),
-        edge("in_train_mode", 0, 2, _AFTER, training=True).says(_AS_BEFORE),
-    ]
-
-
-def _gradients(rng) -> list[Probe]:
-    gradient = functools.partial(_probe, rng, part="gradients", num_heads=2)
-    step = "inside, after a step of training"
-    return [
-        gradient("gradient_of_one_layer", 0, 1, step, layers=1, embed_dim=4).says(
-            "Inside the `with`, gradients must be as usual, including those of other heads."
-        ),
-        gradient("gradient", 1, 1, step, embed_dim=3).says(
-            "Inside the `with`, this head's columns of `W_o.weight` must get a gradient of 0, and "
-            "all others the usual one."
-        ),
-        gradient(
-            "gradient_afterwards", 1, 0, f"{_AFTER}, after a step from inside", embed_dim=3
-        ).says(
-            "A backward pass through results computed inside the `with` must give the same "
-            "gradients when it runs after the `with`."
-        ),
-    ]
-
-
-def _as_it_was(probe, expected, recorded) -> Problem | None:
+def as_it_was(probe, expected, recorded) -> Problem | None:
     """Compare the logits, but first report a model that was not restored."""
     logits, changes = recorded.items.values()
     if changes.text == "nothing":
@@ -136,58 +113,86 @@ def _as_it_was(probe, expected, recorded) -> Problem | None:
     )
 
 
-def _part(model, layer) -> Any:
+def part_of(model, layer) -> Any:
     return next(m for m in model.blocks[layer].modules() if hasattr(m, "W_o"))
 
 
-def _block_of(part, head, width=None) -> slice:
+def block_of(part, head, width=None) -> slice:
     size = (part.W_o.in_features if width is None else width) // part.num_heads
     return slice(head * size, (head + 1) * size)
 
 
-def _zero_at(features) -> Callable:
+def zero_at(part, features) -> Any:
+    """Make `W_o` read zeros in these features. Return the handle of the hook."""
+
     def hook(module, inputs) -> torch.Tensor:
         x = inputs[0].clone()
         x[..., features] = 0.0
         return x
 
-    return hook
+    return part.W_o.register_forward_pre_hook(hook)
 
 
-@in_steps(features=_block_of, around=contextlib.nullcontext, removed="always")
-def _switch(features: Callable, around: Callable, removed: str) -> Callable:
-    """Return a correct answer; each argument is one of its steps."""
-
-    @contextlib.contextmanager
-    def ablate_head(model, layer, head) -> Iterator[None]:
-        part = _part(model, layer)
-        handle = part.W_o.register_forward_pre_hook(_zero_at(features(part, head)))
-        if removed == "too early":
-            handle.remove()
-        try:
-            with around():
-                yield
-        except Exception:
-            if removed in ("always", "too early"):
-                handle.remove()
-            raise
-        if removed != "never":
-            handle.remove()
-
-    return ablate_head
-
-
+@mistake
 @contextlib.contextmanager
-def _zeroed(model, layer, head) -> Iterator[None]:
-    """Temporarily zero the weights of W_o, which gives correct logits but wrong gradients."""
-    part = _part(model, layer)
-    weights = part.W_o.weight.data[:, _block_of(part, head)]
+def not_restored_after_an_error(model, layer, head) -> Iterator[None]:
+    """After an error inside the `with`, the head is still off.
+
+    Which block of a `try` always runs, however the `try` ends?
+    """
+    part = part_of(model, layer)
+    handle = zero_at(part, block_of(part, head))
+    yield
+    handle.remove()
+
+
+@mistake
+@contextlib.contextmanager
+def weights_zeroed(model, layer, head) -> Iterator[None]:
+    """You set columns of `W_o.weight` to 0. These columns still get a gradient, so after a training
+    step they may no longer be 0.
+
+    If `W_o` reads zeros instead, what is the gradient of these columns?
+    """
+    part = part_of(model, layer)
+    weights = part.W_o.weight.data[:, block_of(part, head)]
     kept = weights.clone()
     weights.zero_()
     try:
         yield
     finally:
         weights.copy_(kept)
+
+
+def switched_off(features: Callable) -> Callable:
+    """Return an answer that zeroes `features(part, head)`."""
+
+    @contextlib.contextmanager
+    def ablate_head(model, layer, head) -> Iterator[None]:
+        part = part_of(model, layer)
+        handle = zero_at(part, features(part, head))
+        try:
+            yield
+        finally:
+            handle.remove()
+
+    return ablate_head
+
+
+@mistake
+def other_features(model, layer, head) -> Any:
+    """You zero the wrong features: none, all, every num_heads-th one, or a block of the wrong size.
+
+    Which of the features that W_o reads belong to this head?
+    """
+    return switched_off(lambda part, head: slice(None))(model, layer, head)
+
+
+for _features in (
+    lambda part, head: slice(head, None, part.num_heads),
+    lambda part, head: block_of(part, head, part.W_o.out_features),
+):
+    like(other_features)(switched_off(_features))
 
 
 EXERCISE = Exercise(
@@ -199,31 +204,8 @@ EXERCISE = Exercise(
         Returned("logits", "tensor", "float", ("batch", "n", "vocabulary")),
         Returned("changes", "str"),
     ),
-    probes=lambda rng: [*_values(rng), *_edges(rng), *_gradients(rng)],
-    mistakes=(
-        mistake("not_restored_after_an_error", _switch(removed="without errors")).says(
-            "After an error inside the `with`, the head is still off.",
-            "Which block of a `try` always runs, however the `try` ends?",
-        ),
-        mistake("weights_zeroed", _zeroed).says(
-            "You set columns of `W_o.weight` to 0. These columns still get a gradient, so after a "
-            "training step they may no longer be 0.",
-            "If `W_o` reads zeros instead, what is the gradient of these columns?",
-        ),
-        mistake(
-            "other_features",
-            _switch(features=lambda part, head: slice(None)),
-            twins=(
-                _switch(features=lambda part, head: slice(head, None, part.num_heads)),
-                _switch(features=lambda part, head: _block_of(part, head, part.W_o.out_features)),
-            ),
-        ).says(
-            "You zero the wrong features: none, all, every num_heads-th one, or a block of the "
-            "wrong size.",
-            "Which of the features that W_o reads belong to this head?",
-        ),
-    ),
-    comparisons={"as_it_was": _as_it_was},
+    probes=problems,
+    comparisons={"as_it_was": as_it_was},
     exact=("as_it_was",),
     hints=(
         "A head's whole output passes through W_o. What would W_o have to read, and in which "

@@ -1,126 +1,109 @@
 """`generate`: the context that is read, the draw of the next token, and unchanged state."""
 
-from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from course_lib.checks.judge.comparisons import Cause, Problem
 from course_lib.checks.judge.definitions import Exercise, Returned
-from course_lib.checks.observe.probe import Built, Probe, tensor
-from course_lib.exercises._builders import (
-    GRAPH_KEPT,
-    MODE_CHANGED,
-    Case,
-    Given,
-    case,
-    edge,
-    in_steps,
-    mistake,
-)
+from course_lib.checks.observe.probe import Built, Probe
+from course_lib.exercises import kit
+from course_lib.exercises.kit import Problems, like, mistake
 from course_lib.exercises.language_model._frequencies import (
-    TOLD,
     frequencies,
     frequency_problem,
     likeliest,
     model_of,
     text_problem,
 )
+from course_lib.exercises.translator._models import GRAPH_KEPT, MODE_CHANGED
 
-_GREEDY: Given = {"temperature": 0}
-_LIKELIEST = "At temperature 0 the likeliest token must come next, every time."
-
-
-def _called(make, name, given, *, seed=None, **by_name) -> Case:
-    """Make a call with the options by name, separated from the options of the probe."""
-    options = {key: by_name.pop(key) for key in ("compare", "scenario") if key in by_name}
-    if seed is not None:
-        by_name["generator"] = Built("generator", {"seed": int(seed.integers(10**6))})
-    return make(name, **given, by_name=by_name, **options)
+_NAMES = ("model", "prompt", "num_tokens")
 
 
-def _values(rng) -> list[Probe]:
+def call(given, *, draws=None, **fields: Any) -> Probe:
+    """Return a call with a model, a prompt and a number of tokens; `draws` seeds a generator."""
+    if draws is not None:
+        fields["generator"] = Built("generator", {"seed": int(draws.integers(10**6))})
+    return kit.call(*given, names=_NAMES, **fields)
+
+
+def problems(rng) -> Problems:
     count = 2 * np.roll(np.eye(6), 1, axis=1)
-    worked = {"model": model_of(np.stack([count, 0 * count])), "prompt": tensor([[2, 3]])}
-    drawn: Given = {"compare": "frequencies", "seed": rng}
+    worked = model_of(np.stack([count, 0 * count])), [[2, 3]], 2
+    drawn = {"compare": "frequencies", "draws": rng}
+    likeliest_next = "At temperature 0 the likeliest token must come next, every time."
     often = "In thousands of texts each token must be as frequent as softmax(logits / temperature)"
-
-    def greedy(name, *sizes, **options) -> Case:
-        return _called(case, name, text_problem(rng, *sizes, **options), **_GREEDY)
-
-    def sampled(name, num_tokens=1, **options) -> Case:
-        return _called(case, name, frequency_problem(rng, num_tokens), **drawn, **options)
-
-    return [
-        _called(case, "worked_number", worked | {"num_tokens": 2}, **_GREEDY).says(_LIKELIEST),
-        greedy("greedy", 3, 2, 4, 6).says(f"{_LIKELIEST} The whole text is its context."),
-        greedy("prompt_longer_than_the_context", 3, 7, 3, 5).says(
-            "If the text is longer, the model must read its last `context_length` tokens, and the "
-            "text must keep all of its tokens."
-        ),
-        greedy("dropout_off", 2, 3, 4, 5, training=True).says(
-            "Even a model in train mode must run in eval mode: dropout would change its logits."
-        ),
-        sampled("drawn", num_tokens=2).says(f"{often} says."),
-        sampled("hot", temperature=3.0).says(f"{often} says, here at temperature 3."),
-        sampled("top_k", top_k=3).says(
-            "Only the `top_k` likeliest tokens may be drawn, in proportion to their probabilities."
-        ),
-    ]
+    yield likeliest_next
+    yield call(worked, temperature=0)
+    yield f"{likeliest_next} The whole text is its context."
+    yield call(text_problem(rng, 3, 2, 4, 6), temperature=0)
+    yield (
+        "If the text is longer, the model must read its last `context_length` tokens, and the text"
+        " must keep all of its tokens."
+    )
+    yield call(text_problem(rng, 3, 7, 3, 5), temperature=0)
+    yield "Even a model in train mode must run in eval mode: dropout would change its logits."
+    yield call(text_problem(rng, 2, 3, 4, 5, training=True), temperature=0)
+    yield f"{often} says."
+    yield call(frequency_problem(rng, 2), **drawn)
+    yield f"{often} says, here at temperature 3."
+    yield call(frequency_problem(rng, 1), temperature=3.0, **drawn)
+    yield "Only the `top_k` likeliest tokens may be drawn, in proportion to their probabilities."
+    yield call(frequency_problem(rng, 1), top_k=3, **drawn)
+    yield from edges(rng)
+    yield from of_state(rng)
 
 
-def _edges(rng) -> list[Probe]:
-    def greedy(name, *sizes, training=False, **options) -> Case:
-        given = text_problem(rng, *sizes, training=training)
-        return _called(edge, name, given, **(_GREEDY | options))
+def edges(rng) -> Problems:
+    def edge(*sizes, **fields: Any) -> Probe:
+        return call(text_problem(rng, *sizes), part="edges", **{"temperature": 0} | fields)
 
-    whole = text_problem(rng, 2, 4, 3, 6)
-    int32 = whole | {"prompt": whole["prompt"].astype(np.int32)}
+    model, prompt, num_tokens = text_problem(rng, 2, 4, 3, 6)
     many = frequency_problem(rng, 2)
-    drawn: Given = {"compare": "frequencies", "seed": rng}
-    return [
-        greedy("context_of_one", 3, 2, 4, 1).says("A context may be a single token."),
-        greedy("nothing_to_add", 2, 3, 0, 5).says("With `num_tokens=0` return the prompts."),
-        _called(edge, "int32", int32, **_GREEDY).says("A prompt may be int32 or int64."),
-        greedy("top_k_at_0", 2, 3, 5, 4, top_k=3).says("At temperature 0 ignore `top_k`."),
-        greedy("top_1", 6, 3, 5, 4, temperature=1.5, top_k=1, seed=rng).says(
-            "With `top_k=1` only the likeliest token may be drawn."
-        ),
-        greedy("nearly_0", 2, 3, 5, 4, temperature=1e-4, seed=rng).says(
-            "A temperature close to 0 must give the same texts as 0."
-        ),
-        _called(edge, "top_k_above_the_vocabulary", many, top_k=9, **drawn).says(
-            "If `top_k` exceeds the vocabulary, any token may come."
-        ),
-        _called(edge, "hot_top_k", many, top_k=3, temperature=2.0, **drawn).says(
-            "`top_k` and temperature must act together."
-        ),
-        *_around(greedy, rng),
-    ]
+    drawn = {"compare": "frequencies", "draws": rng, "part": "edges"}
+    yield "A context may be a single token."
+    yield edge(3, 2, 4, 1)
+    yield "With `num_tokens=0` return the prompts."
+    yield edge(2, 3, 0, 5)
+    yield "A prompt may be int32 or int64."
+    yield call((model, prompt.astype(np.int32), num_tokens), part="edges", temperature=0)
+    yield "At temperature 0 ignore `top_k`."
+    yield edge(2, 3, 5, 4, top_k=3)
+    yield "With `top_k=1` only the likeliest token may be drawn."
+    yield edge(6, 3, 5, 4, temperature=1.5, top_k=1, draws=rng)
+    yield "A temperature close to 0 must give the same texts as 0."
+    yield edge(2, 3, 5, 4, temperature=1e-4, draws=rng)
+    yield "If `top_k` exceeds the vocabulary, any token may come."
+    yield call(many, top_k=9, **drawn)
+    yield "`top_k` and temperature must act together."
+    yield call(many, top_k=3, temperature=2.0, **drawn)
 
 
-def _around(greedy, rng) -> list[Probe]:
-    """Return probes of the state that the call must not change and of its random numbers."""
-    mode: Given = {"scenario": "mode_noted", "compare": "mode"}
-    drawn: Given = {"compare": "noted", "temperature": 1.0}
-    return [
-        greedy("no_gradients", 2, 3, 2, 4, scenario="gradients_noted", compare="gradients").says(
-            "The model must run with gradients disabled."
-        ),
-        greedy("stays_in_train_mode", 2, 3, 2, 4, training=True, **mode).says(
-            "A model passed in train mode must be in train mode afterwards."
-        ),
-        greedy("stays_in_eval_mode", 2, 3, 2, 4, **mode).says(
-            "A model passed in eval mode must be in eval mode afterwards."
-        ),
-        greedy("equal_generators", 5, 2, 9, 4, scenario="equal_generators", **drawn, seed=rng).says(
-            "Generators in the same state must give the same texts; another state must give others."
-        ),
-        greedy("without_generator", 5, 2, 9, 4, scenario="equal_generators", **drawn).says(
-            "Without a generator, torch's global one must be used: the same `torch.manual_seed` "
-            "must give the same texts, and the next call others."
-        ),
-    ]
+def of_state(rng) -> Problems:
+    """Yield problems of the state that the call must not change and of its random numbers."""
+
+    def edge(*sizes, training=False, **fields: Any) -> Probe:
+        given = text_problem(rng, *sizes, training=training)
+        return call(given, part="edges", **{"temperature": 0} | fields)
+
+    mode = {"scenario": "mode_noted", "compare": "mode"}
+    equal = {"scenario": "equal_generators", "compare": "noted", "temperature": 1.0}
+    yield "The model must run with gradients disabled."
+    yield edge(2, 3, 2, 4, scenario="gradients_noted", compare="gradients")
+    yield "A model passed in train mode must be in train mode afterwards."
+    yield edge(2, 3, 2, 4, training=True, **mode)
+    yield "A model passed in eval mode must be in eval mode afterwards."
+    yield edge(2, 3, 2, 4, **mode)
+    yield "Generators in the same state must give the same texts; another state must give others."
+    yield edge(5, 2, 9, 4, draws=rng, **equal)
+    yield (
+        "Without a generator, torch's global one must be used: the same `torch.manual_seed` must "
+        "give the same texts, and the next call others."
+    )
+    yield edge(5, 2, 9, 4, **equal)
 
 
 _NOTED = {
@@ -134,108 +117,149 @@ _NOTED = {
 }
 
 
-def _nothing_noted(probe, expected, recorded) -> Problem | None:
+def nothing_noted(probe, expected, recorded) -> Problem | None:
     name, message, hint = _NOTED[probe.compare]
     if probe.compare == "noted" and (recorded.numbers < 0).all():
         message = "Two calls in a row give the same texts: the generator is reset or not used."
     return Cause(name, message, hint) if (recorded.numbers < 0).any() else None
 
 
-def _last_tokens(tokens, length) -> torch.Tensor:
+def last_tokens(tokens, length) -> Tensor:
     return tokens[:, -length:]
 
 
-def _restricted(logits, top_k) -> torch.Tensor:
+def whole(tokens, length) -> Tensor:
+    return tokens
+
+
+def restricted(logits, top_k) -> Tensor:
     if top_k is None or top_k >= logits.shape[-1]:
         return logits
     smallest = logits.topk(top_k).values[:, -1:]
     return logits.masked_fill(logits < smallest, -torch.inf)
 
 
-def _others_at_0(logits, top_k) -> torch.Tensor:
-    return _restricted(logits, top_k).nan_to_num(neginf=0.0)
-
-
-def _draw(logits, temperature, top_k, generator) -> torch.Tensor:
-    weights = torch.softmax(_restricted(logits, top_k) / temperature, dim=-1)
+def draw(logits, temperature, top_k, generator) -> Tensor:
+    weights = torch.softmax(restricted(logits, top_k) / temperature, dim=-1)
     return torch.multinomial(weights, 1, generator=generator)
 
 
-def _or_likeliest(draw) -> Callable:
-    def chosen(logits, temperature, top_k, generator) -> torch.Tensor:
-        if temperature == 0:
-            return logits.argmax(-1, keepdim=True)
-        return draw(logits, temperature, top_k, generator)
-
-    return chosen
+def chosen(logits, temperature, top_k, generator) -> Tensor:
+    if temperature == 0:
+        return logits.argmax(-1, keepdim=True)
+    return draw(logits, temperature, top_k, generator)
 
 
-@in_steps(
-    read=_last_tokens,
-    choose=_or_likeliest(_draw),
-    before="eval",
-    kept=lambda tokens, length: tokens,
-    begin=lambda prompt, length: prompt,
-)
-def _model(read, choose, before, kept, begin) -> Callable:
-    """Return a correct answer in which each step may be changed."""
+def written(
+    model, prompt, num_tokens, options, choose=chosen, *, read=last_tokens, kept=whole, mode=False
+) -> Tensor:
+    """Return texts that `choose(logits, *options)` continues, with the model in train mode or not.
 
-    def generate(
-        model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None
-    ) -> torch.Tensor:
-        was_training, tokens = model.training, begin(prompt, model.context_length)
-        model.train(was_training and before == "as_it_was")
-        with torch.no_grad():
-            for _ in range(num_tokens):
-                tokens = kept(tokens, model.context_length)
-                logits = model(read(tokens, model.context_length))[:, -1]
-                new = choose(logits, temperature, top_k, generator)
-                tokens = torch.cat([tokens, new], dim=1)
-        model.train(was_training)
-        return tokens
-
-    return generate
+    `read` cuts what the model reads, and `kept` the text itself, to the model's context.
+    """
+    was_training, tokens = model.training, prompt
+    model.train(mode)
+    with torch.no_grad():
+        for _ in range(num_tokens):
+            tokens = kept(tokens, model.context_length)
+            logits = model(read(tokens, model.context_length))[:, -1]
+            tokens = torch.cat([tokens, choose(logits, *options)], dim=1)
+    model.train(was_training)
+    return tokens
 
 
-def _drawing(change) -> Callable:
-    """Return an answer that draws with `change(logits, temperature, top_k, generator)`."""
-    return _model(choose=_or_likeliest(lambda *given: _draw(*change(*given))))
+@mistake
+def first_tokens_read(
+    model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None
+) -> Tensor:
+    """From a long text you pass the first `context_length` tokens to the model, so it does not see
+    the tokens that it wrote last.
+
+    Which end of a long text should be cut off?
+    """
+    options = temperature, top_k, generator
+    return written(model, prompt, num_tokens, options, read=lambda tokens, n: tokens[:, :n])
 
 
-_MISTAKES = (
-    mistake("first_tokens_read", _model(lambda tokens, length: tokens[:, :length])).says(
-        "From a long text you pass the first `context_length` tokens to the model, so it does not "
-        "see the tokens that it wrote last.",
-        "Which end of a long text should be cut off?",
-    ),
-    mistake("prompt_cut", _model(kept=_last_tokens), twins=(_model(begin=_last_tokens),)).says(
-        "Long texts lack their beginning: you drop the tokens that leave the context.",
-        "Which of the two is as long as the context: what the model reads, or what you return?",
-    ),
-    mistake("zero_not_treated", _model(choose=_draw)).says(
-        "At temperature 0 you divide the logits by 0.",
-        "Which token comes next when the likeliest one is certain?",
-    ),
-    mistake("temperature_multiplied", _drawing(lambda x, t, k, g: (x, 1 / t, k, g))).says(
-        *TOLD["temperature_multiplied"]
-    ),
-    mistake(
-        "top_k_ignored",
-        _drawing(lambda x, t, k, g: (x, t, None, g)),
-        twins=(_drawing(lambda x, t, k, g: (_others_at_0(x, k), t, None, g)),),
-    ).says(*TOLD["top_k_ignored"]),
-    mistake(
-        "always_the_likeliest",
-        _model(choose=lambda logits, *options: logits.argmax(-1, keepdim=True)),
-    ).says(
-        "You always choose the likeliest token, whatever the temperature is.",
-        "Where does your code draw?",
-    ),
-    mistake("mode_left_alone", _model(before="as_it_was")).says(
-        "You do not switch the model to eval mode, so in train mode dropout can change its logits.",
-        "What do layers with dropout do in train mode?",
-    ),
-)
+@mistake
+def prompt_cut(model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None) -> Tensor:
+    """Long texts lack their beginning: you drop the tokens that leave the context.
+
+    Which of the two is as long as the context: what the model reads, or what you return?
+    """
+    return written(model, prompt, num_tokens, (temperature, top_k, generator), kept=last_tokens)
+
+
+@like(prompt_cut)
+def prompt_cut_at_first(
+    model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None
+) -> Tensor:
+    prompt = last_tokens(prompt, model.context_length)
+    return written(model, prompt, num_tokens, (temperature, top_k, generator))
+
+
+@mistake
+def zero_not_treated(
+    model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None
+) -> Tensor:
+    """At temperature 0 you divide the logits by 0.
+
+    Which token comes next when the likeliest one is certain?
+    """
+    return written(model, prompt, num_tokens, (temperature, top_k, generator), draw)
+
+
+@mistake
+def temperature_multiplied(
+    model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None
+) -> Tensor:
+    """You multiply the logits by the temperature; they must be divided by it.
+
+    Which should make the likeliest token certain: a low temperature or a high one?
+    """
+    inverse = temperature and 1 / temperature
+    return written(model, prompt, num_tokens, (inverse, top_k, generator))
+
+
+@mistake
+def top_k_ignored(model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None) -> Tensor:
+    """You also draw tokens that are not among the `top_k` likeliest ones.
+
+    Which tokens can your code draw? For which logit is a token's probability 0?
+    """
+    return written(model, prompt, num_tokens, (temperature, None, generator))
+
+
+@like(top_k_ignored)
+def others_at_0(model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None) -> Tensor:
+    def choose(logits, *options) -> Tensor:
+        others = logits if temperature == 0 else restricted(logits, top_k).nan_to_num(neginf=0.0)
+        return chosen(others, *options)
+
+    return written(model, prompt, num_tokens, (temperature, None, generator), choose)
+
+
+@mistake
+def always_the_likeliest(
+    model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None
+) -> Tensor:
+    """You always choose the likeliest token, whatever the temperature is.
+
+    Where does your code draw?
+    """
+    return written(model, prompt, num_tokens, (0, top_k, generator))
+
+
+@mistake
+def mode_left_alone(
+    model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None
+) -> Tensor:
+    """You do not switch the model to eval mode, so in train mode dropout can change its logits.
+
+    What do layers with dropout do in train mode?
+    """
+    options = temperature, top_k, generator
+    return written(model, prompt, num_tokens, options, mode=model.training)
 
 
 EXERCISE = Exercise(
@@ -243,10 +267,9 @@ EXERCISE = Exercise(
     minutes=15,
     difficulty=3,
     returns=(Returned("tokens", "tensor", "int", ("batch", "n + num_tokens")),),
-    probes=lambda rng: [*_values(rng), *_edges(rng)],
+    probes=problems,
     oracle=likeliest,
-    comparisons={"frequencies": frequencies} | dict.fromkeys(_NOTED, _nothing_noted),
-    mistakes=_MISTAKES,
+    comparisons={"frequencies": frequencies} | dict.fromkeys(_NOTED, nothing_noted),
     hints=(
         "A text grows by one token per step: read, look at the logits of the last position, "
         "choose, append, repeat. Everything else is about how to choose, and about leaving the "

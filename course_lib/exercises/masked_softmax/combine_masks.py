@@ -4,50 +4,58 @@ import functools
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from course_lib.checks.judge.definitions import Exercise, Returned
-from course_lib.checks.observe.probe import Probe
-from course_lib.exercises._builders import case, edge, mistake
+from course_lib.exercises.kit import Problems, call, edge, mistake
 
 
-def _mask(rng, *shape) -> np.ndarray:
-    drawn = rng.random(shape) < 0.6
-    drawn.flat[0], drawn.flat[-1] = True, False
-    return drawn
+def drawn(rng, *shape) -> np.ndarray:
+    mask = rng.random(shape) < 0.6
+    mask.flat[0], mask.flat[-1] = True, False
+    return mask
 
 
-def _probes(rng) -> list[Probe]:
-    three = [_mask(rng, 3, 5) for _ in range(3)]
+def problems(rng) -> Problems:
+    names = ("first", "second", "third", "fourth")
+    three = [drawn(rng, 3, 5) for _ in range(3)]
     for i, allowed in enumerate(three):
         allowed[1, :3] = np.arange(3) != i  # each of them drops a key that the others keep
     first, second, third = three
-    return [
-        case("worked_number", first=[True, True, False], second=[True, False, False]).says(
-            "A key is allowed only where both masks allow it."
-        ),
-        case("three_masks", first=first, second=second, third=third).says(
-            "Of three masks all three must allow the key."
-        ),
-        case("broadcast", padding=_mask(rng, 2, 1, 5), causal=_mask(rng, 3, 5)).says(
-            "A (batch, 1, num_keys) mask and a (num_queries, num_keys) mask broadcast."
-        ),
-        edge("none_in_between", first=None, second=first, third=None, fourth=second).says(
-            "A None before or between masks must change nothing: every given mask must allow the "
-            "key."
-        ),
-        edge("all_none", first=None, second=None).says(
-            "Without any mask, the result must be None."
-        ),
-    ]
+    yield "A key is allowed only where both masks allow it."
+    yield call([True, True, False], [True, False, False], names=names[:2])
+    yield "Of three masks all three must allow the key."
+    yield call(first, second, third, names=names[:3])
+    yield "A (batch, 1, num_keys) mask and a (num_queries, num_keys) mask broadcast."
+    yield call(drawn(rng, 2, 1, 5), drawn(rng, 3, 5), names=("padding", "causal"))
+    yield "A None before or between masks must change nothing: every given mask must allow the key."
+    yield edge(None, first, None, second, names=names)
+    yield "Without any mask, the result must be None."
+    yield edge(None, None, names=names[:2])
 
 
-def _fold(masks, step) -> torch.Tensor | None:
+def combined(masks, step) -> Tensor | None:
     given = [mask for mask in masks if mask is not None]
     return functools.reduce(step, given) if given else None
 
 
-def _stops_at_none(*masks) -> torch.Tensor | None:
-    return None if any(mask is None for mask in masks) else _fold(masks, torch.logical_and)
+@mistake
+def or_instead_of_and(*masks) -> Tensor | None:
+    """You allow a key where any mask allows it; it must be allowed by all of them.
+
+    A padded key in the past: the causal mask allows it, the padding mask does not. May a query
+    attend to it?
+    """
+    return combined(masks, torch.logical_or)
+
+
+@mistake
+def stops_at_none(*masks) -> Tensor | None:
+    """Where one mask is None, you leave out others as well. They must still count.
+
+    What does a mask that is None allow?
+    """
+    return None if any(mask is None for mask in masks) else combined(masks, torch.logical_and)
 
 
 EXERCISE = Exercise(
@@ -56,18 +64,7 @@ EXERCISE = Exercise(
     difficulty=1,
     starred=True,
     returns=(Returned("mask", "tensor", "bool", ("the broadcast shape",)),),
-    probes=_probes,
-    mistakes=(
-        mistake("or_instead_of_and", lambda *masks: _fold(masks, torch.logical_or)).says(
-            "You allow a key where any mask allows it; it must be allowed by all of them.",
-            "A padded key in the past: the causal mask allows it, the padding mask does not. May "
-            "a query attend to it?",
-        ),
-        mistake("stops_at_none", _stops_at_none).says(
-            "Where one mask is None, you leave out others as well. They must still count.",
-            "What does a mask that is None allow?",
-        ),
-    ),
+    probes=problems,
     hints=(
         "A query may attend to a key if the first mask allows it AND the second does AND so on; "
         "None allows everything.",

@@ -3,20 +3,14 @@
 import numpy as np
 
 from course_lib.checks.judge.definitions import Exercise, Returned
-from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._attention.mistakes import known
+from course_lib.checks.observe.probe import Array, tensor
+from course_lib.exercises._attention.mistakes import shared
 from course_lib.exercises._attention.properties import RETURNED
 from course_lib.exercises._attention.steps import Softmax
-from course_lib.exercises._builders import BETWEEN, FLOAT32, Given, case, edge
+from course_lib.exercises.kit import Problems, call, edge
 
 
-def _problem(scores, lens=None, mask=None) -> Given:
-    """Pass the lengths by position and the mask by name, if there is one."""
-    lengths = {} if lens is None else {"valid_lens": lens}
-    return {"scores": scores, **lengths, "by_name": {} if mask is None else {"mask": mask}}
-
-
-def _mask(rng, *shape) -> np.ndarray:
+def some_keys(rng, *shape) -> np.ndarray:
     """Draw a mask that keeps a key in every row, and drops and keeps one in the first row."""
     drawn = rng.random(shape) < 0.55
     drawn[..., int(rng.integers(shape[-1]))] = True
@@ -24,13 +18,12 @@ def _mask(rng, *shape) -> np.ndarray:
     return drawn
 
 
-_BY_HAND = [[[0.0, np.log(3), 5.0]]]
-_EMPTY = np.array([[True, False, True], [False, False, False]])
+SECOND_ROW_EMPTY = np.array([[True, False, True], [False, False, False]])
 
 
-def _probes(rng) -> list[Probe]:
-    def scored(*shape, lens=None, mask=None, **options) -> Given:
-        return _problem(tensor(rng.normal(0, 1.3, shape), **options), lens, mask)
+def problems(rng) -> Problems:
+    def scores(*shape, **options) -> Array:
+        return tensor(rng.normal(0, 1.3, shape), **options)
 
     square = [rng.permutation([1, 2, 4]) for _ in range(3)]
     # A mask that drops late keys would hide which item's or query's length is used.
@@ -42,72 +35,64 @@ def _probes(rng) -> list[Probe]:
     far_apart[..., -1] = 1400
     lowest = -3.3e38 + 2e37 * rng.random()  # nearly the lowest float32
     lowest_half = -32.0 * int(rng.integers(1700, 2040))  # nearly the lowest float16
-    return [
-        case("worked_number", **_problem(_BY_HAND, [2])).says(
-            "Keys beyond an item's length must get weight 0; the others must sum to 1."
-        ),
-        case("no_mask", **scored(2, 3, 5)).says(
-            "Without lengths or a mask, the result is a plain softmax over the keys."
-        ),
-        case("lengths_per_query", **scored(3, 3, 4, lens=np.stack(square))).says(
-            "Lengths of shape (batch, num_queries) belong to queries, even if batch = num_queries."
-        ),
-        case("mask_of_padding", **scored(2, 3, 5, mask=_mask(rng, 2, 1, 5))).says(
-            "A (batch, 1, num_keys) mask holds for every query of an item."
-        ),
-        case("mask_of_keys", **scored(2, 5, 5, mask=rng.permutation(of_keys)))
-        .says("A (num_keys,) mask holds for every query of every item."),
-        case("lengths_and_mask", **scored(2, 3, 5, lens=[2, 4], mask=np.stack([others] * 2)))
-        .says("With lengths and a mask, a key must be allowed by both."),
-        case("heads_mask_per_item", **scored(2, 3, 4, 5, mask=_mask(rng, 2, 1, 4, 5))).says(
-            "With scores (batch, heads, n, m), a mask (batch, 1, n, m) holds for every head."
-        ),
-        case("heads_query_lengths_and_mask",
-             **scored(2, 4, 3, 5, lens=[[3, 5, 4], [4, 3, 5]], mask=others))
-        .says("With heads and lengths (batch, num_queries), a key must still be allowed by both."),
-        edge("as_many_items_as_heads", **scored(3, 3, 3, 4, lens=rng.permutation([1, 2, 3]))).says(
-            "Lengths (batch,) belong to items, even if there are as many heads and queries."
-        ),
-        edge("as_many_heads_as_queries", **scored(2, 3, 3, 4, lens=[[1, 3, 2], [4, 2, 3]])).says(
-            "Lengths (batch, num_queries) belong to queries, even if there are as many heads."
-        ),
-        edge("float32", **scored(2, 3, 4, lens=[[2, 0, 3], [1, 4, 0]]), **FLOAT32).says(
-            "Float32 scores must give float32 weights, with and without an empty row."
-        ),
-        edge("between_other_calls", **scored(2, 3, 4, lens=[2, 3], mask=others[:, :4]), **BETWEEN)
-        .says("Each call is independent: other calls with the same shapes must change nothing."),
-        edge("empty_row", **scored(2, 3, mask=_EMPTY)).says(
-            "A query with no allowed key must get weights of 0."
-        ),
-        edge("empty_by_both", **scored(1, 2, 3, lens=[1], mask=[[False, True, True], [True] * 3]))
-        .says("A query left without keys by lengths and mask together must get weights of 0."),
-        edge("every_length_zero", **scored(2, 2, 3, lens=[0, 0])).says(
-            "If all lengths are 0, no key is left and every weight must be 0."
-        ),
-        edge("very_negative_scores", **_problem(np.full((1, 1, 3), lowest), [2])).says(
-            "Scores may themselves be very negative, such as -3e38: no number that you fill in for "
-            "a dropped key may be above them."
-        ),
-        edge("very_negative_float16", **_problem(np.full((1, 1, 3), lowest_half), [2]),
-             dtype="float16", tolerance=1e-3)
-        .says("In float16, too, no number that you fill in may be above a score, such as -6e4."),
-        edge("large_scores", **_problem(far_apart, [3])).says(
-            "Scores may be large, and the scores of one row may be far below those of another. No "
-            "exponential may overflow, and the exponentials of a row must not all underflow."
-        ),
-        edge("huge_forbidden_scores", **_problem(huge, None, allowed)).says(
-            "A forbidden score may be any number, such as 1e4 or 1e30: the allowed keys must "
-            "share the weight as if it were not there."
-        ),
-        case("gradient", **scored(2, 3, 4, lens=[2, 3], requires_grad=True),
-             grad_outputs=rng.normal(0, 1, (2, 3, 4))).says(
-            "The scores must have the gradient of the formula, which is 0 for dropped keys."
-        ),
-        case("gradient_with_empty_row", **scored(2, 3, mask=_EMPTY, requires_grad=True),
-             grad_outputs=rng.normal(0, 1, (2, 3))).says(
-            "An empty row must have gradient 0, and the other gradients must stay finite."
-        ),
-    ]  # fmt: skip
+
+    yield "Keys beyond an item's length must get weight 0; the others must sum to 1."
+    yield call([[[0.0, np.log(3), 5.0]]], [2])
+    yield "Without lengths or a mask, the result is a plain softmax over the keys."
+    yield call(scores(2, 3, 5))
+    yield "Lengths of shape (batch, num_queries) belong to queries, even if batch = num_queries."
+    yield call(scores(3, 3, 4), np.stack(square))
+    yield "A (batch, 1, num_keys) mask holds for every query of an item."
+    padding = some_keys(rng, 2, 1, 5)
+    yield call(scores(2, 3, 5), mask=padding)
+    yield "A (num_keys,) mask holds for every query of every item."
+    of_keys = rng.permutation(of_keys)
+    yield call(scores(2, 5, 5), mask=of_keys)
+    yield "With lengths and a mask, a key must be allowed by both."
+    yield call(scores(2, 3, 5), [2, 4], mask=np.stack([others] * 2))
+    yield "With scores (batch, heads, n, m), a mask (batch, 1, n, m) holds for every head."
+    of_items = some_keys(rng, 2, 1, 4, 5)
+    yield call(scores(2, 3, 4, 5), mask=of_items)
+    yield "With heads and lengths (batch, num_queries), a key must still be allowed by both."
+    yield call(scores(2, 4, 3, 5), [[3, 5, 4], [4, 3, 5]], mask=others)
+    yield "Lengths (batch,) belong to items, even if there are as many heads and queries."
+    lens = rng.permutation([1, 2, 3])
+    yield edge(scores(3, 3, 3, 4), lens)
+    yield "Lengths (batch, num_queries) belong to queries, even if there are as many heads."
+    yield edge(scores(2, 3, 3, 4), [[1, 3, 2], [4, 2, 3]])
+    yield "Float32 scores must give float32 weights, with and without an empty row."
+    yield edge(scores(2, 3, 4), [[2, 0, 3], [1, 4, 0]], dtype="float32")
+    yield "Each call is independent: other calls with the same shapes must change nothing."
+    yield edge(scores(2, 3, 4), [2, 3], mask=others[:, :4], scenario="between_calls")
+    yield "A query with no allowed key must get weights of 0."
+    yield edge(scores(2, 3), mask=SECOND_ROW_EMPTY)
+    yield "A query left without keys by lengths and mask together must get weights of 0."
+    yield edge(scores(1, 2, 3), [1], mask=[[False, True, True], [True] * 3])
+    yield "If all lengths are 0, no key is left and every weight must be 0."
+    yield edge(scores(2, 2, 3), [0, 0])
+    yield (
+        "Scores may themselves be very negative, such as -3e38: no number that you fill in for a "
+        "dropped key may be above them."
+    )
+    yield edge(np.full((1, 1, 3), lowest), [2])
+    yield "In float16, too, no number that you fill in may be above a score, such as -6e4."
+    yield edge(np.full((1, 1, 3), lowest_half), [2], dtype="float16", tolerance=1e-3)
+    yield (
+        "Scores may be large, and the scores of one row may be far below those of another. No "
+        "exponential may overflow, and the exponentials of a row must not all underflow."
+    )
+    yield edge(far_apart, [3])
+    yield (
+        "A forbidden score may be any number, such as 1e4 or 1e30: the allowed keys must share the"
+        " weight as if it were not there."
+    )
+    yield edge(huge, mask=allowed)
+    yield "The scores must have the gradient of the formula, which is 0 for dropped keys."
+    given = scores(2, 3, 4, requires_grad=True)
+    yield call(given, [2, 3], grad_outputs=rng.normal(0, 1, (2, 3, 4)))
+    yield "An empty row must have gradient 0, and the other gradients must stay finite."
+    given = scores(2, 3, requires_grad=True)
+    yield call(given, mask=SECOND_ROW_EMPTY, grad_outputs=rng.normal(0, 1, (2, 3)))
 
 
 EXERCISE = Exercise(
@@ -116,8 +101,8 @@ EXERCISE = Exercise(
     difficulty=3,
     builds_on=("length_mask", "combine_masks"),
     returns=(Returned("weights", "tensor", "float", ("...", "num_queries", "num_keys")),),
-    probes=_probes,
-    mistakes=known(Softmax),
+    probes=problems,
+    mistakes=shared(Softmax),
     properties=RETURNED,
     hints=(
         "Two questions, in this order. Which keys may each query attend to? The answer is one "

@@ -2,92 +2,161 @@
 
 import functools
 import math
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from course_lib.checks.judge.definitions import Exercise, Returned
-from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.checks.observe.probe import Array, Probe, tensor
+from course_lib.exercises import kit
 from course_lib.exercises._attention.modules import Attention
 from course_lib.exercises._attention.padding import largest_padding
-from course_lib.exercises._builders import READY_MADE_ATTENTION, Given, mistake
-from course_lib.exercises.memory_and_speed._mistakes import Recomputed
-from course_lib.exercises.memory_and_speed._problems import by_hand, lengths, problem, some
+from course_lib.exercises.kit import READY_MADE_ATTENTION, Problems, like, mistake
+from course_lib.exercises.memory_and_speed._problems import BY_HAND, drawn, lengths, some
+from course_lib.exercises.memory_and_speed._steps import Recomputed
 from course_lib.reference import memory_and_speed as oracle
 
 
-def _probe(rng, name, says, args, block_size, mask=None, upstream=None, **options) -> Probe:
-    given = None if mask is None else tensor(mask)
-    shape = (*args["queries"].data.shape[:-1], args["values"].data.shape[-1])
-    return Probe(
-        name,
-        says,
-        args=args | {"mask": given, "block_size": block_size},
-        scenario=options.pop("scenario", "apply_function"),
-        grad_outputs=rng.normal(0, 1, shape) if upstream is None else upstream,
-        **options,
-    )
+def call(rng, given: list[Array], block_size, mask=None, upstream=None, **fields: Any) -> Probe:
+    """Return a call with a mask or None, and a block size, by position, and a backward pass."""
+    shape = (*given[0].data.shape[:-1], given[2].data.shape[-1])
+    upstream = rng.normal(0, 1, shape) if upstream is None else upstream
+    fields = {"part": "values", "scenario": "apply_function", "grad_outputs": upstream} | fields
+    return kit.call(*given, mask, block_size, **fields)
 
 
-def _narrow(rng, n, m) -> Given:
+def narrow(rng, n, m) -> list[Array]:
     """Return a problem that needs only the gradients of the queries."""
-    given = problem(rng, n, m, 1, 1)
-    return given | {"queries": tensor(given["queries"].data, requires_grad=True)}
+    queries, *others = drawn(rng, n, m, 1, 1)
+    return [tensor(queries.data, requires_grad=True), *others]
 
 
 _LIMITS = {"peak": 8000, "kept": 1500}  # the weights take 8320 bytes, and those of a block 256
 
 
-def _values(rng) -> list[Probe]:
-    probe = functools.partial(_probe, rng)
-    draw = functools.partial(problem, rng, requires_grad=True)
-    both = "Outputs and gradients must be those of softmax(Q K^T / sqrt(d)) V."
-    return [
-        probe("worked_number", both, by_hand(requires_grad=True), 2, upstream=np.ones((1, 1))),
-        probe("batch", "Each item of a batch must have its own gradients.", draw(3, 6, 4, 1, 2), 5),
-        probe("heads", "There may be any number of leading axes.", draw(1, 4, 2, 1, 2, 2), 3),
-        probe("mask", "A mask (n, m) must apply in the backward pass too.", draw(3, 6, 4, 5), 2,
-              some(rng, 3, 6)),
-        probe("lengths", "A mask (B, 1, m) from lengths must apply to all queries of an item.",
-              draw(1, 5, 4, 6, 2), 3, lengths(5, 4, 2)),
-        probe("memory", "With 65 keys in blocks of 2, neither pass may hold all weights or all "
-                        "scores at once, and none of them may be kept for the backward pass.",
-              _narrow(rng, 16, 65), 2, at_most=_LIMITS),
-    ]  # fmt: skip
+def problems(rng) -> Problems:
+    draw = functools.partial(drawn, rng, requires_grad=True)
+    yield "Outputs and gradients must be those of softmax(Q K^T / sqrt(d)) V."
+    worked = [tensor(data, requires_grad=True) for data in BY_HAND]
+    yield call(rng, worked, 2, upstream=np.ones((1, 1)))
+    yield "Each item of a batch must have its own gradients."
+    yield call(rng, draw(3, 6, 4, 1, 2), 5)
+    yield "There may be any number of leading axes."
+    yield call(rng, draw(1, 4, 2, 1, 2, 2), 3)
+    yield "A mask (n, m) must apply in the backward pass too."
+    given = draw(3, 6, 4, 5)
+    yield call(rng, given, 2, some(rng, 3, 6))
+    yield "A mask (B, 1, m) from lengths must apply to all queries of an item."
+    yield call(rng, draw(1, 5, 4, 6, 2), 3, lengths(5, 4, 2))
+    yield (
+        "With 65 keys in blocks of 2, neither pass may hold all weights or all scores at once, and"
+        " none of them may be kept for the backward pass."
+    )
+    yield call(rng, narrow(rng, 16, 65), 2, at_most=_LIMITS)
+    yield from edges(rng)
 
 
-def _edges(rng) -> list[Probe]:
-    edge = functools.partial(_probe, rng, part="edges")
-    draw = functools.partial(problem, rng, requires_grad=True)
+def edges(rng) -> Problems:
+    draw = functools.partial(drawn, rng, requires_grad=True)
+    edge = functools.partial(call, rng, part="edges")
     large = draw(2, 4, 4, 3)
-    large["queries"] = tensor([[40.0, 0, 0, 0], [-48.0, 0, 0, 0]], requires_grad=True)
-    large["keys"].data[:, 0] = rng.permutation([-60.0, -20, 30, 50])
+    large[0] = tensor([[40.0, 0, 0, 0], [-48.0, 0, 0, 0]], requires_grad=True)
+    large[1].data[:, 0] = rng.permutation([-60.0, -20, 30, 50])
     empty = some(rng, 3, 5)
     empty[2] = False
-    return [
-        edge("empty_row", "A query with no allowed key must get zeros, send back zeros and "
-                          "disturb no other query.", draw(3, 5, 2, 2), 8, empty),
-        edge("one_column", "A mask (n, 1) with one column stands for all keys, in every block.",
-             draw(3, 5, 2, 1), 2, np.array([[True], [True], [False]])),
-        edge("memory_masked", "With a mask of a single row, which stands for all queries, memory "
-                              "must stay just as small.", _narrow(rng, 16, 48), 2, some(rng, 1, 48),
-             at_most=_LIMITS | {"peak": 6000}),
-        edge("large_scores", "Large scores must not overflow.", large, 3),
-        edge("applied_twice", "Each call must remember its own tensors, even if two calls come "
-                              "before `backward`.", draw(3, 5, 2, 2), 2,
-             scenario="apply_function_twice"),
-        *largest_padding(rng, mask=[[True, True, False]], block_size=2, scenario="apply_function"),
-        edge("float32", "Float32 inputs must give float32 results.", draw(2, 5, 3, 2), 2,
-             dtype="float32"),
-    ]  # fmt: skip
+    yield "A query with no allowed key must get zeros, send back zeros and disturb no other query."
+    yield edge(draw(3, 5, 2, 2), 8, empty)
+    yield "A mask (n, 1) with one column stands for all keys, in every block."
+    yield edge(draw(3, 5, 2, 1), 2, np.array([[True], [True], [False]]))
+    yield (
+        "With a mask of a single row, which stands for all queries, memory must stay just as small."
+    )
+    given = narrow(rng, 16, 48)
+    yield edge(given, 2, some(rng, 1, 48), at_most=_LIMITS | {"peak": 6000})
+    yield "Large scores must not overflow."
+    yield edge(large, 3)
+    yield "Each call must remember its own tensors, even if two calls come before `backward`."
+    yield edge(draw(3, 5, 2, 2), 2, scenario="apply_function_twice")
+    more = [[[True, True, False]], 2]
+    yield from largest_padding(rng, more=more, scenario="apply_function")
+    yield "Float32 inputs must give float32 results."
+    yield edge(draw(2, 5, 3, 2), 2, dtype="float32")
 
 
-_UNMASKED = {"scores_again": lambda self, q, k, mask, block: self.scores(q, k, None, block)}
+@mistake
+class RowSumForgotten(Recomputed):
+    """You compute dS = W * dW instead of W * (dW - D): the row sum D is missing, although raising
+    one score lowers the other weights.
+
+    What must the gradients of a query's scores sum to?
+    """
+
+    def row_sums(self, grad, outputs, weights, grad_weights) -> float:
+        return 0.0
 
 
-def _raised(kept: Tensor) -> Tensor:
-    """Make the statistic of empty rows infinite, so that their weights are 0."""
-    return kept.nan_to_num(neginf=math.inf)
+@mistake
+class RootForgotten(Recomputed):
+    """The gradients of queries or keys, or both, lack the factor 1/sqrt(d).
+
+    The scores are Q K^T / sqrt(d): what is their derivative with respect to Q and K?
+    """
+
+    def root_again(self, q) -> float:
+        return 1.0
+
+
+@like(RootForgotten)
+class RootForgottenForQueries(Recomputed):
+    root_for_queries = Attention.root
+
+
+@like(RootForgotten)
+class RootForgottenForKeys(RootForgotten):
+    def root_for_queries(self, q) -> float:
+        return 1 / self.root(q)
+
+
+@mistake
+class SumOfOneBlock(Recomputed):
+    """Your row sum D is the sum of W * dW over the keys of one block. It needs those of all blocks.
+
+    How do you get D from `grad_outputs` and the outputs alone?
+    """
+
+    def row_sums(self, grad, outputs, weights, grad_weights) -> Tensor:
+        return (weights * grad_weights).sum(-1, True)
+
+
+@mistake
+class MaskForgottenInBackward(Recomputed):
+    """Your `backward` computes the scores without the mask, so dropped keys get weights and
+    gradients.
+
+    What does `forward` do to a score before it takes the exponential?
+    """
+
+    def scores_again(self, queries, keys, mask, block) -> Tensor:
+        return self.scores(queries, keys, None, block)
+
+
+@like(MaskForgottenInBackward)
+class MaskForgottenExceptInEmptyRows(MaskForgottenInBackward):
+    def weights_again(self, scores, kept) -> Tensor:
+        return (scores - kept.nan_to_num(neginf=math.inf)[..., None]).exp()
+
+
+@mistake
+class EmptyRowNan(Recomputed):
+    """For a query with no allowed key, your `backward` gets NaN weights, such as from -inf - (-inf)
+    or 0 / 0, and they reach the gradients of the keys.
+
+    What do you subtract from the scores of that row, or divide them by?
+    """
+
+    def weights_again(self, scores, kept) -> Tensor:
+        return (scores - kept[..., None]).exp()
 
 
 EXERCISE = Exercise(
@@ -97,65 +166,10 @@ EXERCISE = Exercise(
     builds_on=("softmax_statistics", "blocked_attention"),
     is_class=True,
     returns=(Returned("outputs", "tensor", "float", ("...", "num_queries", "v")),),
-    probes=lambda rng: [*_values(rng), *_edges(rng)],
+    probes=problems,
     oracle=oracle.recomputed_attention,
     forbidden=dict.fromkeys(
         READY_MADE_ATTENTION, "Such a call hides the two passes that you write here."
-    ),
-    mistakes=(
-        mistake("row_sum_forgotten", Recomputed.answer({"row_sums": lambda *given: 0.0})).says(
-            "You compute dS = W * dW instead of W * (dW - D): the row sum D is missing, although "
-            "raising one score lowers the other weights.",
-            "What must the gradients of a query's scores sum to?",
-        ),
-        mistake(
-            "root_forgotten",
-            Recomputed.answer({"root_again": lambda self, q: 1.0}),
-            twins=(
-                Recomputed.answer({"root_for_queries": Attention.root}),
-                Recomputed.answer(
-                    {
-                        "root_again": lambda self, q: 1.0,
-                        "root_for_queries": lambda self, q: 1 / self.root(q),
-                    }
-                ),
-            ),
-        ).says(
-            "The gradients of queries or keys, or both, lack the factor 1/sqrt(d).",
-            "The scores are Q K^T / sqrt(d): what is their derivative with respect to Q and K?",
-        ),
-        mistake(
-            "sum_of_one_block",
-            Recomputed.answer(
-                {"row_sums": lambda self, grad, outputs, w, dw: (w * dw).sum(-1, True)}
-            ),
-        ).says(
-            "Your row sum D is the sum of W * dW over the keys of one block. It needs those of all "
-            "blocks.",
-            "How do you get D from `grad_outputs` and the outputs alone?",
-        ),
-        mistake(
-            "mask_forgotten_in_backward",
-            Recomputed.answer(_UNMASKED),
-            twins=(
-                Recomputed.answer(
-                    _UNMASKED
-                    | {"weights_again": lambda self, s, kept: (s - _raised(kept)[..., None]).exp()}
-                ),
-            ),
-        ).says(
-            "Your `backward` computes the scores without the mask, so dropped keys get weights and "
-            "gradients.",
-            "What does `forward` do to a score before it takes the exponential?",
-        ),
-        mistake(
-            "empty_row_nan",
-            Recomputed.answer({"weights_again": lambda self, s, kept: (s - kept[..., None]).exp()}),
-        ).says(
-            "For a query with no allowed key, your `backward` gets NaN weights, such as from "
-            "-inf - (-inf) or 0 / 0, and they reach the gradients of the keys.",
-            "What do you subtract from the scores of that row, or divide them by?",
-        ),
     ),
     hints=(
         "It is lesson 05's `attention_backward`, one block of keys at a time. Go through its "

@@ -2,14 +2,13 @@
 
 import numpy as np
 
-from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._builders import Given
+from course_lib.checks.observe.probe import Array, tensor
 
 
-def problem(rng, n, m, d, v, *batch, scale=1.2, **options) -> Given:
+def drawn(rng, n, m, d, v, *batch, **options) -> list[Array]:
     """Draw queries, keys and values of these sizes."""
-    shapes = {"queries": (n, d), "keys": (m, d), "values": (m, v)}
-    return {k: tensor(rng.normal(0, scale, (*batch, *s)), **options) for k, s in shapes.items()}
+    shapes = ((*batch, n, d), (*batch, m, d), (*batch, m, v))
+    return [tensor(rng.normal(0, 1.2, shape), **options) for shape in shapes]
 
 
 def some(rng, *shape) -> np.ndarray:
@@ -24,15 +23,12 @@ def lengths(m, *lens) -> np.ndarray:
     return np.arange(m) < np.array(lens)[:, None, None]
 
 
-def rising(rng, n, m, d, v) -> Given:
+def rising(rng, n, m, d, v) -> list[Array]:
     """Return a problem whose later keys have ever larger scores, with steps of about 1."""
-    given = problem(rng, n, m, d, v)
-    queries = np.abs(given["queries"].data) + 0.5
-    keys = np.abs(given["keys"].data) * 0.2 + np.arange(m)[:, None] * 0.6
-    return given | {"queries": tensor(queries), "keys": tensor(keys)}
+    queries, keys, values = drawn(rng, n, m, d, v)
+    larger = np.abs(keys.data) * 0.2 + np.arange(m)[:, None] * 0.6
+    return [tensor(np.abs(queries.data) + 0.5), tensor(larger), values]
 
 
-def by_hand(**options) -> Given:
-    """Return the worked example of the lesson, with scores 1, 0 and 2."""
-    shapes = {"queries": [[1.0]], "keys": [[1.0], [0.0], [2.0]], "values": [[1.0], [3.0], [5.0]]}
-    return {name: tensor(data, **options) for name, data in shapes.items()}
+# The worked example of the lesson, with scores 1, 0 and 2.
+BY_HAND = [[1.0]], [[1.0], [0.0], [2.0]], [[1.0], [3.0], [5.0]]

@@ -1,7 +1,7 @@
-"""Lesson 06: the module, judged with injected weights."""
+"""`MultiHeadAttention`: the module, judged with injected weights."""
 
-import functools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from torch import Tensor, nn
@@ -9,170 +9,182 @@ from torch import Tensor, nn
 from course_lib.checks.judge.comparisons import dropout_values
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._attention.mistakes import Row, known
+from course_lib.exercises._attention.mistakes import shared
 from course_lib.exercises._attention.modules import AttentionModule, WithHeads
 from course_lib.exercises._attention.padding import FAR, far_above, largest_padding
 from course_lib.exercises._attention.properties import WEIGHTS
 from course_lib.exercises._attention.steps import Softmax
-from course_lib.exercises._builders import INDEPENDENT, Given, in_eighths
+from course_lib.exercises.kit import INDEPENDENT, Problems, call, in_eighths, mistake
 from course_lib.reference import multi_head as oracle
-
-_SAYS_OUTPUT = "The outputs must match the formula, head by head, for the injected weights."
-_WEIGHTS = ("attention_weights",)
 
 
 def state_of(rng, embed_dim, *, bias=False, scale=1.0) -> dict[str, np.ndarray]:
+    """Draw the weights of the four layers."""
     names = ("W_q", "W_k", "W_v", "W_o")
-    state = {
-        f"{n}.weight": rng.normal(0, scale / embed_dim**0.5, (embed_dim, embed_dim)) for n in names
-    }
-    if bias:
-        state |= {f"{n}.bias": rng.normal(0, 1, embed_dim) for n in names}
-    return state
+    spread = scale / embed_dim**0.5
+    state = {f"{n}.weight": rng.normal(0, spread, (embed_dim, embed_dim)) for n in names}
+    return state | ({f"{n}.bias": rng.normal(0, 1, embed_dim) for n in names} if bias else {})
 
 
-def _attention_probe(rng, name, says, sizes, *, part="values", gradient=False, **options) -> Probe:
-    """Return a probe of sizes (batch, num_queries, num_keys, num_heads, head_dim)."""
-    batch, n, m, num_heads, head_dim = sizes
-    embed_dim = num_heads * head_dim
-    inputs = options.pop("inputs", None) or {
-        role: rng.normal(0, 1.3, (batch, size, embed_dim))
-        for role, size in (("queries", n), ("keys", m), ("values", m))
-    }
-    construct = {"embed_dim": embed_dim, "num_heads": num_heads, **options.pop("construct", {})}
-    state = options.pop("state", None)
-    bias = construct.get("bias", False)
-    args = {k: tensor(x, requires_grad=gradient) for k, x in inputs.items()}
-    if "valid_lens" in options and "mask" not in options:
-        args["valid_lens"] = tensor(options.pop("valid_lens"))
-    return Probe(
-        name,
-        says,
-        part=part,
-        args=args,
-        kwargs={k: tensor(options.pop(k)) for k in ("valid_lens", "mask") if k in options},
-        construct=construct,
-        state=state_of(rng, embed_dim, bias=bias, scale=1.3) if state is None else state,
-        attributes=_WEIGHTS,
-        grad_outputs=rng.normal(0, 1, (batch, n, embed_dim)) if gradient else None,
-        **options,
-    )
-
-
-def _some_of(rng, *shape) -> np.ndarray:
-    """Draw a mask in which every row keeps and drops a key."""
-    mask = rng.random(shape) < 0.6
-    rows = mask.reshape(-1, shape[-1])
-    for row in rows:
-        row[rng.permutation(shape[-1])[:2]] = (True, False)
-    return rows.reshape(shape)
-
-
-def _lens(rng, num_keys, *shape) -> np.ndarray:
-    """Draw lengths from 1 to num_keys - 1 that differ as much as possible."""
-    size = int(np.prod(shape))
-    return np.resize(rng.permutation(np.arange(1, num_keys)), size).reshape(shape)
-
-
-def _passing_through(rng, embed_dim) -> dict[str, np.ndarray]:
+def passing_through(rng, embed_dim) -> dict[str, np.ndarray]:
     """Return weights that pass values to the outputs unchanged."""
     eye = np.eye(embed_dim)
     return state_of(rng, embed_dim) | {"W_v.weight": eye, "W_o.weight": eye}
 
 
-def _values(rng, probe) -> list[Probe]:
+def module(
+    rng,
+    batch,
+    n,
+    m,
+    num_heads,
+    head_dim,
+    *,
+    inputs=(),
+    state=None,
+    built=(),
+    mask=None,
+    **given: Any,
+) -> Probe:
+    """Return a call of a module of these sizes, built with these options and weights."""
+    embed_dim, with_gradient = num_heads * head_dim, given.get("part") == "gradients"
+    shapes = [(batch, size, embed_dim) for size in (n, m, m)]
+    args = [tensor(x, requires_grad=with_gradient) for x in inputs or drawn(rng, shapes)]
+    construct = {"embed_dim": embed_dim, "num_heads": num_heads, **dict(built)}
+    if state is None:
+        state = state_of(rng, embed_dim, bias=construct.get("bias", False), scale=1.3)
+    if with_gradient:
+        given["grad_outputs"] = rng.normal(0, 1, (batch, n, embed_dim))
+    if mask is not None:
+        given["mask"] = mask
+    elif "valid_lens" in given:
+        args.append(given.pop("valid_lens"))
+    return call(*args, construct=construct, state=state, attributes=("attention_weights",), **given)
+
+
+def drawn(rng, shapes) -> list[np.ndarray]:
+    return [rng.normal(0, 1.3, shape) for shape in shapes]
+
+
+def some_of(rng, *shape) -> np.ndarray:
+    """Draw a mask in which every row keeps and drops a key."""
+    mask = rng.random(shape) < 0.6
+    for row in mask.reshape(-1, shape[-1]):
+        row[rng.permutation(shape[-1])[:2]] = True, False
+    return mask
+
+
+def lens_of(rng, num_keys, *shape) -> np.ndarray:
+    """Draw lengths from 1 to num_keys - 1 that differ as much as possible."""
+    return np.resize(rng.permutation(np.arange(1, num_keys)), shape)
+
+
+def problems(rng) -> Problems:
     rows = np.array([[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]])
-    size = batch, n, m, num_heads, _ = 2, 4, 5, 3, 2
-    return [
-        probe("worked_number", "A query of zeros weights all keys equally. With W_v and W_o that "
-                               "change nothing, each head averages its block of the values.",
-              (1, 2, 2, 2, 2),
-              inputs={"queries": np.zeros((1, 2, 4)), "keys": rows, "values": rows},
-              state=_passing_through(rng, 4)),
-        probe("one_key", "A single key has weight 1: with W_v and W_o set to identities, each "
-              "output is its value.", (3, 5, 1, 2, 2), state=_passing_through(rng, 4)),
-        probe("cross", _SAYS_OUTPUT, size),
-        probe("blocks", "With W_v and W_o set to identities, head i must fill the i-th block of "
-              "features with averages of the i-th block of the values.", (4, 3, 5, 2, 3),
-              state=_passing_through(rng, 6)),
-        probe("lengths_per_item", "Lengths of shape (batch,) must hold for every query and every "
-              "head of an item.", size, valid_lens=_lens(rng, m, batch)),
-        probe("lengths_per_query", "Lengths of shape (batch, num_queries) must hold for every "
-              "head.", size, valid_lens=_lens(rng, m, batch, n)),
-        probe("mask_per_item", "A mask of shape (batch, n, m) must hold for every head of its "
-              "item.", size, mask=_some_of(rng, batch, n, m)),
-        probe("mask_per_head", "A mask of shape (batch, num_heads, n, m) gives each head its own.",
-              size, mask=_some_of(rng, batch, num_heads, n, m)),
-        probe("lengths_and_mask", "With both given, a key must be allowed by both.",
-              (3, 5, 6, 2, 2), valid_lens=np.array([5, 3, 4]),
-              mask=np.array([[True, True, False, True, False, True]] * 5)),
-        probe("built_by_position", "`__init__` takes embed_dim, num_heads, dropout and bias in "
-              "this order, and with `bias=True` each of the four layers adds its bias.",
-              (4, 3, 5, 2, 3), construct={"dropout": 0.0, "bias": True},
-              scenario="built_by_position"),
-    ]  # fmt: skip
+    size = 2, 4, 5, 3, 2
+    yield (
+        "A query of zeros weights all keys equally. With W_v and W_o that change nothing, each "
+        "head averages its block of the values."
+    )
+    inputs = np.zeros((1, 2, 4)), rows, rows
+    yield module(rng, 1, 2, 2, 2, 2, inputs=inputs, state=passing_through(rng, 4))
+    yield "A single key has weight 1: with W_v and W_o set to identities, each output is its value."
+    yield module(rng, 3, 5, 1, 2, 2, state=passing_through(rng, 4))
+    yield "The outputs must match the formula, head by head, for the injected weights."
+    yield module(rng, *size)
+    yield (
+        "With W_v and W_o set to identities, head i must fill the i-th block of features with "
+        "averages of the i-th block of the values."
+    )
+    yield module(rng, 4, 3, 5, 2, 3, state=passing_through(rng, 6))
+    yield "Lengths of shape (batch,) must hold for every query and every head of an item."
+    yield module(rng, *size, valid_lens=lens_of(rng, 5, 2))
+    yield "Lengths of shape (batch, num_queries) must hold for every head."
+    yield module(rng, *size, valid_lens=lens_of(rng, 5, 2, 4))
+    yield "A mask of shape (batch, n, m) must hold for every head of its item."
+    yield module(rng, *size, mask=some_of(rng, 2, 4, 5))
+    yield "A mask of shape (batch, num_heads, n, m) gives each head its own."
+    yield module(rng, *size, mask=some_of(rng, 2, 3, 4, 5))
+    yield "With both given, a key must be allowed by both."
+    mask = [[True, True, False, True, False, True]] * 5
+    yield module(rng, 3, 5, 6, 2, 2, valid_lens=[5, 3, 4], mask=mask)
+    yield (
+        "`__init__` takes embed_dim, num_heads, dropout and bias in this order, and with "
+        "`bias=True` each of the four layers adds its bias."
+    )
+    built = {"dropout": 0.0, "bias": True}
+    yield module(rng, 4, 3, 5, 2, 3, built=built, scenario="built_by_position")
+    yield from edges(rng)
+    yield "Gradients must reach queries, keys, values and all four layers."
+    yield module(rng, 1, 2, 2, 2, 2, part="gradients")
+    yield "A query without any allowed key must leave every gradient finite."
+    mask = [[True, True], [False, False]]
+    yield module(rng, 2, 2, 2, 2, 1, part="gradients", valid_lens=[0, 2], mask=mask)
 
 
-def _edges(rng, probe) -> list[Probe]:
-    """Return probes; dropout of p = 0.3 acts on 2 * 60 * (10 + 8) = 2160 weights."""
-    edge = functools.partial(probe, part="edges")
-    cross, embed_dim = (2, 3, 4, 2, 2), 2 * (10 + 3)
-    single: Given = {
+def edges(rng) -> Problems:
+    def edge(*sizes, **given: Any) -> Probe:
+        return module(rng, *sizes, part="edges", **given)
+
+    cross = 2, 3, 4, 2, 2
+    yield (
+        "A mask of shape (batch, n, m) belongs to the items, even if there are as many items as "
+        "heads."
+    )
+    yield edge(*cross, mask=some_of(rng, 2, 3, 4))
+    yield "One head must be plain attention."
+    yield edge(2, 3, 4, 1, 5, mask=some_of(rng, 2, 3, 4))
+    yield (
+        "`device=` and `dtype=` set the device and the dtype of the weights. Pass both on to each "
+        "layer."
+    )
+    yield edge(1, 2, 3, 2, 2, scenario="made_with_device_and_dtype")
+    yield (
+        "If no item has a real key, all weights are 0 and the outputs are `W_o` of zeros: its "
+        "bias, if it has one."
+    )
+    yield edge(*cross, valid_lens=[0, 0], built={"bias": True})
+    yield "Float32 inputs and weights must give float32 outputs."
+    yield edge(*cross, valid_lens=[2, 3], dtype="float32")
+    yield "Large scores must not overflow."
+    queries = 1024 * in_eighths(rng.normal(0, 1.3, (2, 3, 4)))
+    inputs = queries, in_eighths(rng.normal(0, 1.3, (2, 4, 4))), rng.normal(0, 1.3, (2, 4, 4))
+    state = {name: in_eighths(weight) for name, weight in state_of(rng, 4, scale=1.3).items()}
+    yield edge(2, 3, 4, 1, 4, inputs=inputs, state=state)
+    yield INDEPENDENT
+    mask = some_of(rng, 2, 3, 4) | (np.arange(4) == 0)
+    yield edge(*cross, valid_lens=[2, 3], mask=mask, scenario="after_another_call")
+    yield edge(1, 2, 3, 1, 2, scenario="after_a_call_with_lengths")
+    yield "In eval mode nothing may be dropped, whatever `dropout` is."
+    yield edge(*cross, built={"dropout": 0.5})
+    yield (
+        "With `dropout=0`, train mode must give the outputs and weights of eval mode, including "
+        "masks and items without keys."
+    )
+    mask = [[True, False, True, True], [False, False, True, False], [True] * 4]
+    yield edge(3, 3, 4, 2, 2, training=True, valid_lens=[2, 3, 0], mask=mask)
+    yield (
+        "In train mode each weight must be dropped with probability `dropout` and the others "
+        "divided by 1 - `dropout`."
+    )
+    inputs = rng.normal(0, 1, (2, 60, 26)), rng.normal(0, 1, (2, 10, 26))
+    inputs = *inputs, dropout_values(rng, 2, 10, num_heads=2)
+    yield edge(  # on 2 * 60 * (10 + 8) = 2160 weights
+        *(2, 60, 10, 2, 13),
+        inputs=inputs,
+        state=passing_through(rng, 26),
+        built={"dropout": 0.3},
+        training=True,
+        valid_lens=[10, 8],
+        compare="dropout_on_weights",
+    )
+    single = {
         "construct": {"embed_dim": 1, "num_heads": 1},
         "state": {f"W_{n}.weight": np.eye(1) for n in "qkvo"},
-        "attributes": _WEIGHTS,
+        "attributes": ("attention_weights",),
     }
-    return [
-        edge("as_many_items_as_heads", "A mask of shape (batch, n, m) belongs to the items, even "
-                                       "if there are as many items as heads.",
-             cross, mask=_some_of(rng, 2, 3, 4)),
-        edge("one_head", "One head must be plain attention.", (2, 3, 4, 1, 5),
-             mask=_some_of(rng, 2, 3, 4)),
-        edge("device_and_dtype", "`device=` and `dtype=` set the device and the dtype of "
-                                 "the weights. Pass both on to each layer.",
-             (1, 2, 3, 2, 2), scenario="made_with_device_and_dtype"),
-        edge("lengths_zero", "If no item has a real key, all weights are 0 and the outputs are "
-                             "`W_o` of zeros: its bias, if it has one.",
-             cross, valid_lens=np.array([0, 0]), construct={"bias": True}),
-        edge("float32", "Float32 inputs and weights must give float32 outputs.", cross,
-             valid_lens=np.array([2, 3]), dtype="float32"),
-        edge("large_scores", "Large scores must not overflow.", (2, 3, 4, 1, 4),
-             inputs={"queries": 1024 * in_eighths(rng.normal(0, 1.3, (2, 3, 4))),
-                     "keys": in_eighths(rng.normal(0, 1.3, (2, 4, 4))),
-                     "values": rng.normal(0, 1.3, (2, 4, 4))},
-             state={name: in_eighths(w) for name, w in state_of(rng, 4, scale=1.3).items()}),
-        edge("after_another_call", INDEPENDENT, cross, valid_lens=np.array([2, 3]),
-             mask=_some_of(rng, 2, 3, 4) | (np.arange(4) == 0), scenario="after_another_call"),
-        edge("after_a_call_with_lengths", INDEPENDENT, (1, 2, 3, 1, 2),
-             scenario="after_a_call_with_lengths"),
-        edge("dropout_in_eval_mode", "In eval mode nothing may be dropped, whatever `dropout` is.",
-             cross, construct={"dropout": 0.5}),
-        edge("no_dropout_in_train_mode", "With `dropout=0`, train mode must give the outputs and "
-                                         "weights of eval mode, including masks and items without "
-                                         "keys.", (3, 3, 4, 2, 2),
-             training=True, valid_lens=np.array([2, 3, 0]),
-             mask=np.array([[True, False, True, True], [False, False, True, False], [True] * 4])),
-        edge("dropout_in_train_mode", "In train mode each weight must be dropped with probability "
-             "`dropout` and the others divided by 1 - `dropout`.", (2, 60, 10, 2, 13),
-             construct={"dropout": 0.3}, training=True, valid_lens=np.array([10, 8]),
-             inputs={"queries": rng.normal(0, 1, (2, 60, embed_dim)), "keys": rng.normal(0, 1, (2,
-             10, embed_dim)), "values": dropout_values(rng, 2, 10, num_heads=2)},
-             state=_passing_through(rng, embed_dim), compare="dropout_on_weights"),
-        *largest_padding(rng, with_mask=True, **single),
-        *far_above(rng, **single, by_name={"mask": FAR}),
-    ]  # fmt: skip
-
-
-def _attention_probes(rng) -> list[Probe]:
-    probe = functools.partial(_attention_probe, rng)
-    return [
-        *(*_values(rng, probe), *_edges(rng, probe)),
-        probe("gradient", "Gradients must reach queries, keys, values and all four layers.",
-              (1, 2, 2, 2, 2), part="gradients", gradient=True),
-        probe("gradient_with_empty_rows", "A query without any allowed key must leave every "
-              "gradient finite.", (2, 2, 2, 2, 1), part="gradients", gradient=True,
-              valid_lens=np.array([0, 2]), mask=np.array([[True, True], [False, False]])),
-    ]  # fmt: skip
+    yield from largest_padding(rng, with_mask=True, **single)
+    yield from far_above(rng, mask=FAR, **single)
 
 
 class MultiHead(WithHeads, AttentionModule):
@@ -201,32 +213,50 @@ class MultiHead(WithHeads, AttentionModule):
         return self.W_o(self.merge(averages))
 
 
-_OWN = (
-    Row("scale_embed_dim", {"root": lambda self, q: (q.shape[-1] * self.num_heads) ** 0.5}).says(
-        "You divide the scores by the root of `embed_dim`, but a head's dot products have only "
-        "head_dim terms.",
-        "How many products are summed in one score of one head?",
-    ),
-    Row("no_W_o", {"out": lambda self, averages: self.merge(averages)}).says(
-        "The merged heads are returned as they are: `W_o` is never used.",
-        "Which layer mixes the heads' results?",
-    ),
-    Row("item_mask_read_as_head_mask", {"own": Softmax.own}).says(
-        "A mask (batch, n, m) meets scores (batch, num_heads, n, m), so its batch axis is aligned "
-        "with the heads. Depending on the sizes, that can raise an error or give head i the mask "
-        "of item i.",
-        "Which axis is missing from (batch, n, m)?",
-    ),
-    Row(
-        "values_from_keys",
-        {"layers": lambda self, q, k, v: (self.W_q(q), self.W_k(k), self.W_v(k))},
-    ).says(
-        "`W_v` is applied to the keys, so the argument `values` has no effect.",
-        "Which argument is V projected from?",
-    ),
-)
+@mistake
+class ScaleEmbedDim(MultiHead):
+    """You divide the scores by the root of `embed_dim`, but a head's dot products have only
+    head_dim terms.
 
-_NOT_MADE = {"lengths_ignored", "mask_inverted", "nothing_masked", "divided_by_d"}
+    How many products are summed in one score of one head?
+    """
+
+    def root(self, q) -> float:
+        return (q.shape[-1] * self.num_heads) ** 0.5
+
+
+@mistake
+class no_W_o(MultiHead):
+    """The merged heads are returned as they are: `W_o` is never used.
+
+    Which layer mixes the heads' results?
+    """
+
+    def out(self, averages) -> Tensor:
+        return self.merge(averages)
+
+
+@mistake
+class ItemMaskReadAsHeadMask(MultiHead):
+    """A mask (batch, n, m) meets scores (batch, num_heads, n, m), so its batch axis is aligned with
+    the heads. Depending on the sizes, that can raise an error or give head i the mask of item i.
+
+    Which axis is missing from (batch, n, m)?
+    """
+
+    own = Softmax.own
+
+
+@mistake
+class ValuesFromKeys(MultiHead):
+    """`W_v` is applied to the keys, so the argument `values` has no effect.
+
+    Which argument is V projected from?
+    """
+
+    def layers(self, queries, keys, values) -> tuple[Tensor, Tensor, Tensor]:
+        return super().layers(queries, keys, keys)
+
 
 EXERCISE = Exercise(
     points=7,
@@ -235,9 +265,12 @@ EXERCISE = Exercise(
     builds_on=("split_heads", "merge_heads"),
     is_class=True,
     returns=(Returned("outputs", "tensor", "float", ("batch", "num_queries", "embed_dim")),),
-    probes=_attention_probes,
+    probes=problems,
     oracle=oracle.multi_head_attention,
-    mistakes=known(MultiHead, *_OWN, without=_NOT_MADE),
+    mistakes=shared(
+        MultiHead,
+        without={"lengths_ignored", "mask_inverted", "nothing_masked", "divided_by_d"},
+    ),
     properties=WEIGHTS,
     hints=(
         "Project, split, attend in every head at once, merge, project. The scores have one axis "

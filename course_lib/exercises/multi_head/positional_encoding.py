@@ -1,59 +1,102 @@
-"""Lesson 06: sines and cosines that tell positions apart."""
-
-from collections.abc import Callable
-from typing import Any
+"""`positional_encoding`: sines and cosines that tell positions apart."""
 
 import torch
+from torch import Tensor
 
 from course_lib.checks.judge.definitions import Exercise, Returned
-from course_lib.checks.observe.probe import Probe
-from course_lib.exercises._builders import Case, case, in_steps, mistake
+from course_lib.exercises.kit import Problems, call, edge, like, mistake
 
 
-def _encoding_probes(rng) -> list[Probe]:
-    def probe(name, positions, size, **options: Any) -> Case:
-        sizes = {"num_positions": int(positions), "embed_dim": int(size)}
-        return case(name, args=sizes, **options)
-
-    columns = "Column 2i must hold sin(p / 10000^(2i/D)), column 2i + 1 the cosine of the same."
-    return [
-        probe("worked_number", 2, 3).says(columns),
-        probe("longer", rng.integers(20, 60), 2 * rng.integers(3, 7)).says(columns),
-        probe("odd", rng.integers(6, 20), 3 + 2 * rng.integers(1, 4), part="edges").says(
-            "An odd size ends with a sine."
-        ),
-        probe("one_column", rng.integers(3, 20), 1, part="edges").says(
-            "One column holds the sine of the position."
-        ),
-        probe(  # float32 rounds angles of 1200 to about 1e-4
-            "many_positions", rng.integers(1100, 1300), 8, part="edges", tolerance=5e-3
-        ).says("Any number of positions must work."),
-    ]
+def problems(rng) -> Problems:
+    yield "Column 2i must hold sin(p / 10000^(2i/D)), column 2i + 1 the cosine of the same."
+    yield call(2, 3)
+    num_positions = int(rng.integers(20, 60))
+    yield call(num_positions, 2 * int(rng.integers(3, 7)))
+    yield "An odd size ends with a sine."
+    num_positions = int(rng.integers(6, 20))
+    yield edge(num_positions, 3 + 2 * int(rng.integers(1, 4)))
+    yield "One column holds the sine of the position."
+    yield edge(int(rng.integers(3, 20)), 1)
+    yield "Any number of positions must work."
+    many = int(rng.integers(1100, 1300))
+    yield edge(many, 8, tolerance=5e-3)  # float32 rounds angles of 1200 to about 1e-4
 
 
-@in_steps(exponent=lambda column, size: (column - column % 2) / size, base=10000.0, start=0, sine=0)
-def _encoding(exponent, base, start, sine) -> Callable:
-    """Return a wrong encoding with this exponent, base, first position and parity of the sines."""
-
-    def positional_encoding(num_positions, embed_dim) -> torch.Tensor:
-        positions = torch.arange(start, start + num_positions, dtype=torch.float64)[:, None]
-        columns = torch.arange(embed_dim)
-        rates = base ** exponent(columns.double(), embed_dim)
-        angles = positions / rates
-        return torch.where(columns % 2 == sine, angles.sin(), angles.cos())
-
-    return positional_encoding
+def alternating(positions, columns, exponents, base=10000.0) -> Tensor:
+    """Return sines in even columns and cosines in odd ones, of positions / base^exponents."""
+    angles = positions.double()[:, None] / base**exponents
+    return torch.where(columns % 2 == 0, angles.sin(), angles.cos())
 
 
-def _halves_of(num_positions, embed_dim) -> torch.Tensor:
-    first, second = (embed_dim + 1) // 2, embed_dim // 2
-    pairs = torch.arange(first, dtype=torch.float64)
+@mistake
+def in_halves(num_positions, embed_dim) -> Tensor:
+    """Your sines fill the first half and your cosines the second. They must alternate.
+
+    Which columns does `encoding[:, 0::2]` name?
+    """
+    pairs = torch.arange((embed_dim + 1) // 2, dtype=torch.float64)
     angles = torch.arange(num_positions, dtype=torch.float64)[:, None]
     angles = angles / 10000.0 ** (2 * pairs / embed_dim)
-    return torch.cat([angles.sin(), angles[:, :second].cos()], dim=-1)
+    return torch.cat([angles.sin(), angles[:, : embed_dim // 2].cos()], dim=-1)
 
 
-def _for_even_sizes(num_positions, embed_dim) -> torch.Tensor:
+@mistake
+def exponent_doubled(num_positions, embed_dim) -> Tensor:
+    """Your exponent is 4i/D instead of 2i/D for columns 2i and 2i + 1.
+
+    Does your range already count in steps of two?
+    """
+    columns = torch.arange(embed_dim)
+    exponents = 2 * (columns - columns % 2).double() / embed_dim
+    return alternating(torch.arange(num_positions), columns, exponents)
+
+
+@mistake
+def positions_from_one(num_positions, embed_dim) -> Tensor:
+    """Your first position is number 1; it must be 0.
+
+    What is sin(0)?
+    """
+    columns = torch.arange(embed_dim)
+    exponents = (columns - columns % 2).double() / embed_dim
+    return alternating(torch.arange(1, num_positions + 1), columns, exponents)
+
+
+@mistake
+def base_100(num_positions, embed_dim) -> Tensor:
+    """Columns 2i and 2i + 1 of your encoding use the angle p / 10000^(i/D) instead of p /
+    10000^(2i/D).
+
+    Write down the angles of position 1 for D = 4. Are they 1 and 1/100?
+    """
+    columns = torch.arange(embed_dim)
+    exponents = (columns - columns % 2).double() / embed_dim
+    return alternating(torch.arange(num_positions), columns, exponents, base=100.0)
+
+
+@mistake
+def column_exponent(num_positions, embed_dim) -> Tensor:
+    """Every column of your encoding has an angle of its own. The sine and the cosine of a pair must
+    have the same angle.
+
+    What are the exponents of columns 0 and 1?
+    """
+    columns = torch.arange(embed_dim)
+    return alternating(torch.arange(num_positions), columns, columns.double() / embed_dim)
+
+
+@like(column_exponent)
+def column_exponent_doubled(num_positions, embed_dim) -> Tensor:
+    columns = torch.arange(embed_dim)
+    return alternating(torch.arange(num_positions), columns, 2 * columns.double() / embed_dim)
+
+
+@mistake
+def odd_size_fails(num_positions, embed_dim) -> Tensor:
+    """Your code fails for `embed_dim` = 3: an odd number needs one more sine than cosines.
+
+    Of five columns, how many are in `encoding[:, 1::2]`?
+    """
     pairs = torch.arange(0, embed_dim, 2, dtype=torch.float64)
     angles = torch.arange(num_positions)[:, None] / 10000.0 ** (pairs / embed_dim)
     encoding = torch.zeros(num_positions, embed_dim, dtype=torch.float64)
@@ -67,41 +110,7 @@ EXERCISE = Exercise(
     minutes=12,
     difficulty=2,
     returns=(Returned("encoding", "tensor", "any float", ("num_positions", "embed_dim")),),
-    probes=_encoding_probes,
-    mistakes=(
-        mistake("in_halves", _halves_of).says(
-            "Your sines fill the first half and your cosines the second. They must alternate.",
-            "Which columns does `encoding[:, 0::2]` name?",
-        ),
-        mistake(
-            "exponent_doubled",
-            _encoding(exponent=lambda column, size: 2 * (column - column % 2) / size),
-        ).says(
-            "Your exponent is 4i/D instead of 2i/D for columns 2i and 2i + 1.",
-            "Does your range already count in steps of two?",
-        ),
-        mistake("positions_from_one", _encoding(start=1)).says(
-            "Your first position is number 1; it must be 0.", "What is sin(0)?"
-        ),
-        mistake("base_100", _encoding(base=100.0)).says(
-            "Columns 2i and 2i + 1 of your encoding use the angle p / 10000^(i/D) instead of "
-            "p / 10000^(2i/D).",
-            "Write down the angles of position 1 for D = 4. Are they 1 and 1/100?",
-        ),
-        mistake(
-            "column_exponent",
-            _encoding(exponent=lambda column, size: column / size),
-            twins=(_encoding(exponent=lambda column, size: 2 * column / size),),
-        ).says(
-            "Every column of your encoding has an angle of its own. The sine and the cosine of a "
-            "pair must have the same angle.",
-            "What are the exponents of columns 0 and 1?",
-        ),
-        mistake("odd_size_fails", _for_even_sizes).says(
-            "Your code fails for `embed_dim` = 3: an odd number needs one more sine than cosines.",
-            "Of five columns, how many are in `encoding[:, 1::2]`?",
-        ),
-    ),
+    probes=problems,
     hints=(
         "Each pair of columns is a clock hand: position p turns it by an angle. The first pair "
         "turns by 1 a step, later ones ever more slowly.",

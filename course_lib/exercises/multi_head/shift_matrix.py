@@ -1,14 +1,13 @@
 """`shift_matrix`: a matrix that moves positional encodings a few positions on."""
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from course_lib.checks.judge.definitions import Exercise, Property, Returned
-from course_lib.checks.observe.probe import Probe
-from course_lib.exercises._builders import case, edge, in_steps, mistake
+from course_lib.exercises.kit import Problems, call, edge, like, mistake
 from course_lib.reference import multi_head as oracle
 
 _SHIFTS = (
@@ -16,20 +15,20 @@ _SHIFTS = (
 )
 
 
-def _probes(rng) -> list[Probe]:
+def problems(rng) -> Problems:
     further, back, far = rng.integers([3, -60, 1100], [60, -1, 1300]).tolist()
-    return [
-        case("worked_number", offset=1, embed_dim=2).says(_SHIFTS),
-        case("further", offset=further, embed_dim=2 * int(rng.integers(3, 15))).says(_SHIFTS),
-        edge("back", offset=back, embed_dim=2).says("A negative offset must go back."),
-        edge("not_at_all", offset=0, embed_dim=2 * int(rng.integers(2, 30))).says(
-            "An offset of 0 must change nothing."
-        ),
-        edge("far", offset=far, embed_dim=4, tolerance=5e-3).says("Any offset must work."),
-    ]
+    yield _SHIFTS
+    yield call(1, 2)
+    yield call(further, 2 * int(rng.integers(3, 15)))
+    yield "A negative offset must go back."
+    yield edge(back, 2)
+    yield "An offset of 0 must change nothing."
+    yield edge(0, 2 * int(rng.integers(2, 30)))
+    yield "Any offset must work."
+    yield edge(far, 4, tolerance=5e-3)
 
 
-def _arrives(probe, outputs) -> str | None:
+def arrives(probe, outputs) -> str | None:
     offset, size = (probe.args[name] for name in ("offset", "embed_dim"))
     start = max(0, -offset)
     table = oracle.positional_encoding(start + 4 + max(0, offset), size).outputs
@@ -44,28 +43,70 @@ def _arrives(probe, outputs) -> str | None:
     return None
 
 
-@in_steps(block=lambda c, s: [[c, s], [-s, c]], base=10000.0, steps=lambda offset: offset)
-def _turns(block, base, steps) -> Callable:
-    """Return a wrong matrix, with `block(cosine, sine)` for each pair's angle."""
-
-    def shift_matrix(offset, embed_dim) -> torch.Tensor:
-        angles = steps(offset) / base ** (torch.arange(0, embed_dim, 2).double() / embed_dim)
-        blocks = (torch.tensor(block(math.cos(a), math.sin(a))) for a in angles.tolist())
-        return torch.block_diag(*blocks).double()
-
-    return shift_matrix
+def in_blocks(block, offset, embed_dim, base=10000.0) -> Tensor:
+    """Put `block(cosine, sine)` of each pair's angle on the diagonal."""
+    angles = offset / base ** (torch.arange(0, embed_dim, 2).double() / embed_dim)
+    blocks = (torch.tensor(block(math.cos(a), math.sin(a))) for a in angles.tolist())
+    return torch.block_diag(*blocks).double()
 
 
-def _in_halves(offset, embed_dim) -> torch.Tensor:
+def turned(c, s) -> list[list[float]]:
+    return [[c, s], [-s, c]]
+
+
+@mistake
+def backwards(offset, embed_dim) -> Tensor:
+    """Your matrix shifts by -offset, for all offsets or for those below 0.
+
+    Each pair is (sine, cosine), in this order. What does your matrix make of (0, 1)?
+    """
+    return in_blocks(turned, -offset, embed_dim)
+
+
+@like(backwards)
+def always_forwards(offset, embed_dim) -> Tensor:
+    return in_blocks(lambda c, s: turned(c, abs(s)), offset, embed_dim)
+
+
+@mistake
+def forward_only(offset, embed_dim) -> Tensor:
+    """For an offset below 0, your matrix is the identity.
+
+    Which step treats an offset below 0 as 0, such as a loop over `range(offset)`?
+    """
+    return in_blocks(turned, max(offset, 0), embed_dim)
+
+
+@mistake
+def in_halves(offset, embed_dim) -> Tensor:
+    """Your matrix is correct for encodings with all sines in the first half and all cosines in the
+    second. In `positional_encoding` they alternate.
+
+    Which two columns hold the first pair?
+    """
     angles = offset / 10000.0 ** (torch.arange(0, embed_dim, 2).double() / embed_dim)
     c, s = angles.cos().diag(), angles.sin().diag()
     return torch.cat([torch.cat([c, s], 1), torch.cat([-s, c], 1)])
 
 
-_ADD = (
-    "By which angle must each pair of columns turn, in which direction, and which columns are a "
-    "pair?"
-)
+@mistake
+def base_100(offset, embed_dim) -> Tensor:
+    """Your pair i is rotated by offset / 10000^(i/D) instead of offset / 10000^(2i/D).
+
+    Write down the angles of offset 1 for D = 4. Are they 1 and 1/100?
+    """
+    return in_blocks(turned, offset, embed_dim, base=100.0)
+
+
+@mistake
+def no_minus(offset, embed_dim) -> Tensor:
+    """In each 2 x 2 block all four entries enter with a plus sign, but one of the two addition
+    formulas has a minus.
+
+    By which angle must each pair of columns turn, in which direction, and which columns are a pair?
+    """
+    return in_blocks(lambda c, s: [[c, s], [s, c]], offset, embed_dim)
+
 
 EXERCISE = Exercise(
     points=2,
@@ -73,36 +114,15 @@ EXERCISE = Exercise(
     difficulty=2,
     builds_on=("positional_encoding",),
     returns=(Returned("matrix", "tensor", "any float", ("embed_dim", "embed_dim")),),
-    probes=_probes,
-    mistakes=(
-        mistake(
-            "backwards",
-            _turns(lambda c, s: [[c, -s], [s, c]]),
-            twins=(_turns(lambda c, s: [[c, abs(s)], [-abs(s), c]]),),
-        ).says(
-            "Your matrix shifts by -offset, for all offsets or for those below 0.",
-            "Each pair is (sine, cosine), in this order. What does your matrix make of (0, 1)?",
-        ),
-        mistake("forward_only", _turns(steps=lambda offset: max(offset, 0))).says(
-            "For an offset below 0, your matrix is the identity.",
-            "Which step treats an offset below 0 as 0, such as a loop over `range(offset)`?",
-        ),
-        mistake("in_halves", _in_halves).says(
-            "Your matrix is correct for encodings with all sines in the first half and all cosines "
-            "in the second. In `positional_encoding` they alternate.",
-            "Which two columns hold the first pair?",
-        ),
-        mistake("base_100", _turns(base=100.0)).says(
-            "Your pair i is rotated by offset / 10000^(i/D) instead of offset / 10000^(2i/D).",
-            "Write down the angles of offset 1 for D = 4. Are they 1 and 1/100?",
-        ),
-        mistake("no_minus", _turns(lambda c, s: [[c, s], [s, c]])).says(
-            "In each 2 x 2 block all four entries enter with a plus sign, but one of the two "
-            "addition formulas has a minus.",
-            _ADD,
+    probes=problems,
+    properties=(
+        Property(
+            "does_not_arrive",
+            arrives,
+            "By which angle must each pair of columns turn, in which direction, and which columns "
+            "are a pair?",
         ),
     ),
-    properties=(Property("does_not_arrive", _arrives, _ADD),),
     hints=(
         "Each pair of columns is a clock hand. To move on by some positions is to turn every "
         "hand, each by an angle that does not depend on where it points.",

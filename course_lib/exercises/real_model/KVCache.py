@@ -3,95 +3,171 @@
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._builders import (
-    FLOAT32,
-    Case,
-    Given,
-    case,
-    edge,
-    in_steps,
-    mistake,
-)
+from course_lib.exercises import kit
+from course_lib.exercises._attention.steps import Stepped
+from course_lib.exercises.kit import Problems, like, mistake
 from course_lib.reference import real_model as oracle
 
-_ALL = "`append` must return all keys and all values so far, in the order of the calls."
+
+def call(keys, values, appended, scenario="cache_filled", **fields: Any) -> Probe:
+    return kit.call(keys, values, appended, scenario=scenario, **fields)
 
 
-def _sizes(rng, batch, groups, d, v, appended) -> Given:
-    shapes = {"keys": d, "values": v}
-    n = sum(appended)
-    drawn: Given = {
-        name: tensor(rng.normal(0, 1.5, (batch, groups, n, size))) for name, size in shapes.items()
-    }
-    return drawn | {"appended": appended, "scenario": "cache_filled"}
+def problems(rng) -> Problems:
+    def drawn(batch, groups, d, v, appended, **fields: Any) -> Probe:
+        n = sum(appended)
+        pair = (tensor(rng.normal(0, 1.5, (batch, groups, n, size))) for size in (d, v))
+        return call(*pair, appended, **fields)
+
+    everything = "`append` must return all keys and all values so far, in the order of the calls."
+    two_caches = drawn(2, 1, 3, 4, (2, 1, 2), scenario="two_caches_filled")
+    same = drawn(2, 2, 3, 3, (3, 1, 1)).args
+    yield everything
+    yield call([[[[0.5], [2.0]]]], [[[[4.0], [8.0]]]], (1, 1))
+    yield drawn(1, 2, 3, 4, (1, 1, 1, 1))
+    yield "The first call may add a prompt of several positions, and later calls one each."
+    yield drawn(1, 2, 3, 2, (4, 1, 1))
+    yield "A call may add any number of positions. Items and groups must stay separate."
+    yield drawn(3, 2, 4, 4, (2, 1, 3, 1))
+    yield (
+        "The first call must return what it was given, and the length must then be the number of "
+        "its positions."
+    )
+    yield drawn(2, 3, 4, 5, (6,))
+    yield (
+        "If the values equal the keys, both results must be equal, and the length must be the "
+        "number of positions so far."
+    )
+    yield call(same[0], same[0], same[2])
+    yield "A new cache must be empty and independent of others."
+    yield two_caches
+    yield "The cache must accept any number of positions."
+    yield drawn(1, 1, 2, 1, (1, 2047, 1, 60), part="edges")
+    yield "Float32 must stay float32."
+    yield drawn(1, 2, 3, 2, (2, 1), part="edges", dtype="float32")
 
 
-def _probes(rng) -> list[Probe]:
-    def probe(name, *sizes) -> Case:
-        return case(name, **_sizes(rng, *sizes))
+class Cache(Stepped):
+    """The correct cache, with the steps join, swap and length."""
 
-    two_caches: Given = _sizes(rng, 2, 1, 3, 4, (2, 1, 2)) | {"scenario": "two_caches_filled"}
-    same: Given = _sizes(rng, 2, 2, 3, 3, (3, 1, 1))
-    same["values"] = same["keys"]
-    worked: Given = {"keys": [[[[0.5], [2.0]]]], "values": [[[[4.0], [8.0]]]]}
-    return [
-        case("worked_number", **worked, appended=(1, 1), scenario="cache_filled").says(_ALL),
-        probe("token_by_token", 1, 2, 3, 4, (1, 1, 1, 1)).says(_ALL),
-        probe("prompt_first", 1, 2, 3, 2, (4, 1, 1)).says(
-            "The first call may add a prompt of several positions, and later calls one each."
-        ),
-        probe("items", 3, 2, 4, 4, (2, 1, 3, 1)).says(
-            "A call may add any number of positions. Items and groups must stay separate."
-        ),
-        probe("all_at_once", 2, 3, 4, 5, (6,)).says(
-            "The first call must return what it was given, and the length must then be the number "
-            "of its positions."
-        ),
-        case("equal", **same).says(
-            "If the values equal the keys, both results must be equal, and the length must be the "
-            "number of positions so far."
-        ),
-        case("two_caches", **two_caches)
-        .says("A new cache must be empty and independent of others."),
-        edge("many_positions", **_sizes(rng, 1, 1, 2, 1, (1, 2047, 1, 60))).says(
-            "The cache must accept any number of positions."
-        ),
-        edge("float32", **_sizes(rng, 1, 2, 3, 2, (2, 1)), **FLOAT32).says(
-            "Float32 must stay float32."
-        ),
-    ]  # fmt: skip
+    def __init__(self) -> None:
+        self.keys: Any = None
+        self.values: Any = None
+        self.calls = 0
+
+    def __len__(self) -> int:
+        return 0 if self.keys is None else self.length()
+
+    def append(self, keys, values) -> tuple[Tensor, Tensor]:
+        self.calls += 1
+        first = self.keys is None
+        self.keys = keys if first else self.join(self.keys, keys)
+        self.values = values if first else self.join(self.values, values)
+        return self.found()
+
+    def join(self, old, new) -> Tensor:
+        return torch.cat([old, new], dim=2)
+
+    def found(self) -> tuple[Tensor, Tensor]:
+        return self.keys, self.values
+
+    def length(self) -> int:
+        return self.keys.shape[2]
 
 
-def _joined(old, new) -> torch.Tensor:
-    return new if old is None else torch.cat([old, new], dim=2)
+@mistake
+class Overwritten(Cache):
+    """The earlier positions are missing: each `append` replaces what was there.
+
+    What should `self` hold after two calls of `append`?
+    """
+
+    def join(self, old, new) -> Tensor:
+        return new
 
 
-@in_steps(
-    join=_joined,
-    swap=lambda keys, values: (keys, values),
-    length=lambda cache: 0 if cache.keys is None else cache.keys.shape[2],
-)
-def _model(join, swap, length) -> type:
-    """Return a correct cache in which each step may be changed."""
+@mistake
+class NewFirst(Cache):
+    """You put the new positions before the old ones.
 
-    class KVCache:
-        def __init__(self) -> None:
-            self.keys: Any = None
-            self.values: Any = None
-            self.calls = 0
+    Which of the two tensors comes first in your `torch.cat`?
+    """
 
-        def __len__(self) -> int:
-            return length(self)
+    def join(self, old, new) -> Tensor:
+        return torch.cat([new, old], dim=2)
 
-        def append(self, keys, values) -> tuple:
-            self.calls += 1
-            self.keys, self.values = join(self.keys, keys), join(self.values, values)
-            return swap(self.keys, self.values)
 
-    return KVCache
+@mistake
+class AlongAnotherAxis(Cache):
+    """You concatenate the old and new tensors along the wrong axis.
+
+    Which axis of `(B, g, s, d)` counts the positions?
+    """
+
+    def join(self, old, new) -> Tensor:
+        return torch.cat([old, new], dim=1)
+
+
+@like(AlongAnotherAxis)
+class AlongTheItems(Cache):
+    def join(self, old, new) -> Tensor:
+        return torch.cat([old, new])
+
+
+@like(AlongAnotherAxis)
+class Stacked(Cache):
+    def join(self, old, new) -> Tensor:
+        return torch.stack([old, new])
+
+
+@mistake
+class LengthOfAnotherAxis(Cache):
+    """`len(cache)` is the size of the wrong axis. The `len` of a tensor is the size of its first
+    axis.
+
+    Which axis of `(B, g, n, d)` counts the positions?
+    """
+
+    def length(self) -> int:
+        return len(self.keys)
+
+
+@like(LengthOfAnotherAxis)
+class NumberOfGroups(Cache):
+    def length(self) -> int:
+        return self.keys.shape[1]
+
+
+@like(LengthOfAnotherAxis)
+class NumberOfFeatures(Cache):
+    def length(self) -> int:
+        return self.keys.shape[3]
+
+
+@mistake
+class CallsCounted(Cache):
+    """`len(cache)` counts the calls of `append` instead of the positions.
+
+    By how much does a prompt of four tokens make the cache longer?
+    """
+
+    def length(self) -> int:
+        return self.calls
+
+
+@mistake
+class Swapped(Cache):
+    """You return the values before the keys.
+
+    In which order does the statement name the two results?
+    """
+
+    def found(self) -> tuple[Tensor, Tensor]:
+        return self.values, self.keys
 
 
 EXERCISE = Exercise(
@@ -104,52 +180,8 @@ EXERCISE = Exercise(
         Returned("values", "tensor", "float", ("batch", "num_groups", "positions so far", "v")),
         Returned("lengths before and after each call", "tensor", "int", ("calls + 1",)),
     ),
-    probes=_probes,
+    probes=problems,
     oracle=oracle.kv_cache,
-    mistakes=(
-        mistake("overwritten", _model(join=lambda old, new: new)).says(
-            "The earlier positions are missing: each `append` replaces what was there.",
-            "What should `self` hold after two calls of `append`?",
-        ),
-        mistake(
-            "new_first",
-            _model(join=lambda old, new: new if old is None else torch.cat([new, old], dim=2)),
-        ).says(
-            "You put the new positions before the old ones.",
-            "Which of the two tensors comes first in your `torch.cat`?",
-        ),
-        mistake(
-            "along_another_axis",
-            _model(join=lambda old, new: new if old is None else torch.cat([old, new], dim=1)),
-            twins=(
-                _model(join=lambda old, new: new if old is None else torch.cat([old, new])),
-                _model(join=lambda old, new: new if old is None else torch.stack([old, new])),
-            ),
-        ).says(
-            "You concatenate the old and new tensors along the wrong axis.",
-            "Which axis of `(B, g, s, d)` counts the positions?",
-        ),
-        mistake(
-            "length_of_another_axis",
-            _model(length=lambda cache: 0 if cache.keys is None else len(cache.keys)),
-            twins=(
-                _model(length=lambda cache: 0 if cache.keys is None else cache.keys.shape[1]),
-                _model(length=lambda cache: 0 if cache.keys is None else cache.keys.shape[3]),
-            ),
-        ).says(
-            "`len(cache)` is the size of the wrong axis. The `len` of a tensor is the size of its "
-            "first axis.",
-            "Which axis of `(B, g, n, d)` counts the positions?",
-        ),
-        mistake("calls_counted", _model(length=lambda cache: cache.calls)).says(
-            "`len(cache)` counts the calls of `append` instead of the positions.",
-            "By how much does a prompt of four tokens make the cache longer?",
-        ),
-        mistake("swapped", _model(swap=lambda keys, values: (values, keys))).says(
-            "You return the values before the keys.",
-            "In which order does the statement name the two results?",
-        ),
-    ),
     hints=(
         "A cache is a list that grows: the keys and values of the first position, of the second, "
         "and so on. Its length is the number of positions.",

@@ -55,6 +55,5 @@ EXERCISE = Exercise(
         _probe(rng, "three_blocks", 1, 6, (6, 2, 4), 3, 200.0),
     ],
     oracle=_logits,
-    mistakes=(),
     hints=("", "", ""),
 )

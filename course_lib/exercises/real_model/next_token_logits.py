@@ -1,24 +1,19 @@
 """`next_token_logits`: the whole model, with a cache for each block or without."""
 
 import functools
-from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-import torch
+from torch import Tensor
 
 from course_lib.checks.judge.definitions import Exercise, Returned
-from course_lib.checks.observe.probe import Built, Probe, tensor
-from course_lib.exercises._builders import FLOAT32, Given, case, edge, in_steps, mistake
-from course_lib.exercises.translator._blocks import mistakes_of_joins, pre_norm
-
-_BLOCKS = (
-    "Each block must add attention(norm_1(x), cache) to x, then feed_forward(norm_2(x)), and the "
-    "logits must be the dot products of norm(x) with the vectors of all tokens."
-)
-_PIECES = "With caches, the logits must be those of one pass over the whole text."
+from course_lib.checks.observe.probe import Built, Probe
+from course_lib.exercises import kit
+from course_lib.exercises.kit import Problems, like, mistake
+from course_lib.exercises.translator._blocks import State, mistakes_of_joins, pre_norm
 
 
-def model_state(rng, num_tokens, embed_dim, hidden_dim, num_blocks, attention) -> Given:
+def model_state(rng, num_tokens, embed_dim, hidden_dim, num_blocks, attention) -> State:
     """Return weights of a small model; `attention()` makes those of one attention."""
 
     def weight(rows, columns) -> np.ndarray:
@@ -35,81 +30,131 @@ def model_state(rng, num_tokens, embed_dim, hidden_dim, num_blocks, attention) -
     return state | {"norm.weight": rng.uniform(0.5, 1.6, embed_dim)}
 
 
-def _problem(rng, batch, n, num_blocks, pieces=(), dtype="int64", **changed) -> Given:
-    num_tokens, embed_dim, hidden_dim = 7, 4, 5
-    state = model_state(rng, num_tokens, embed_dim, hidden_dim, num_blocks,
-                        lambda: {"scale": rng.uniform(0.6, 1.5, 1)})  # fmt: skip
-    state |= {
-        name: np.full_like(state[name], changed[part])
-        for name in state
-        for part in changed
-        if part in name
-    }
-    tokens = (rng.integers(1, num_tokens, (batch, n)).cumsum(1) % num_tokens).astype(dtype)
+def call(state, tokens, pieces=(), num_blocks=1, **fields: Any) -> Probe:
+    """Return a call with a model of these weights, perhaps in pieces with caches."""
     model = Built("small_model", {"state": state}, f"a small model with {num_blocks} block(s)")
-    given: Given = {"model": model, "tokens": tensor(tokens)}
-    return given | ({"pieces": pieces, "scenario": "logits_in_pieces"} if pieces else {})
+    if not pieces:
+        return kit.call(model, tokens, **fields)
+    return kit.call(model, tokens, pieces, scenario="logits_in_pieces", **fields)
 
 
-def _worked() -> Given:
-    problem = _problem(np.random.default_rng(0), 1, 2, 1, down=0.0)
-    state = problem["model"].options["state"]
-    state["tokens.weight"] = np.array([[3.0, 4.0], [-8.0, 6.0]])
-    state["blocks.0.feed_forward.gate.weight"] = np.zeros((1, 2))
-    state["blocks.0.feed_forward.up.weight"] = np.zeros((1, 2))
-    state["blocks.0.feed_forward.down.weight"] = np.zeros((2, 1))
+def drawn(
+    rng, batch, n, num_blocks, pieces=(), *, tokens_dtype="int64", changed=(), **fields: Any
+) -> Probe:
+    """Draw a model and tokens; `changed` sets all weights whose names hold a word to a number."""
+    state = model_state(rng, 7, 4, 5, num_blocks, lambda: {"scale": rng.uniform(0.6, 1.5, 1)})
+    for part, number in dict(changed).items():
+        state |= {name: np.full_like(state[name], number) for name in state if part in name}
+    tokens = (rng.integers(1, 7, (batch, n)).cumsum(1) % 7).astype(tokens_dtype)
+    return call(state, tokens, pieces, num_blocks, **fields)
+
+
+def worked() -> Probe:
+    state = model_state(np.random.default_rng(0), 2, 2, 1, 1, lambda: {"scale": np.zeros(1)})
+    state |= {name: np.zeros_like(state[name]) for name in state if "feed_forward" in name}
     state |= {name: np.ones(2) for name in state if "norm" in name}
-    state["blocks.0.attention.scale"] = np.array([0.0])
-    return problem | {"tokens": tensor([[0, 1]])}
+    return call(state | {"tokens.weight": np.array([[3.0, 4.0], [-8.0, 6.0]])}, [[0, 1]])
 
 
-def _probes(rng) -> list[Probe]:
-    problem = functools.partial(_problem, rng)
-    return [
-        case("worked", **_worked()).says(
-            "If both parts return zeros, the logits must be the dot products of norm(x), where x "
-            "is the token's vector, with the vectors of all tokens."
-        ),
-        case("attention_alone", **problem(2, 4, 1, down=0.0)).says(
-            "If the network returns zeros, x must become x + attention(norm_1(x), cache)."
-        ),
-        case("network_alone", **problem(2, 3, 1, scale=0.0)).says(
-            "If the attention returns zeros, x must become x + feed_forward(norm_2(x))."
-        ),
-        case("one_block", **problem(3, 4, 1)).says(_BLOCKS),
-        case("two_blocks", **problem(2, 5, 2)).says(_BLOCKS),
-        case("three_blocks", **problem(2, 6, 3)).says(_BLOCKS),
-        case("token_by_token", **problem(2, 4, 2, (1, 1, 1, 1))).says(_PIECES),
-        case("prompt_first", **problem(1, 6, 3, (4, 1, 1))).says(_PIECES),
-        case("equal_norms", **problem(2, 5, 2, (2, 2, 1), norm_=1.0)).says(_PIECES),
-        edge("one_token", **problem(3, 1, 2)).says("A text may have a single token."),
-        edge("int32", **problem(2, 3, 2, dtype="int32")).says("The tokens may be int32."),
-        edge("one_piece", **problem(2, 3, 1, (3,))).says(_PIECES),
-        edge("float32", **problem(2, 4, 2) | FLOAT32).says(
-            "A model in float32 must give float32 logits."
-        ),
-    ]
+def problems(rng) -> Problems:
+    problem, edge = (functools.partial(drawn, rng, **f) for f in ({}, {"part": "edges"}))
+    yield (
+        "If both parts return zeros, the logits must be the dot products of norm(x), where x is "
+        "the token's vector, with the vectors of all tokens."
+    )
+    yield worked()
+    yield "If the network returns zeros, x must become x + attention(norm_1(x), cache)."
+    yield problem(2, 4, 1, changed={"down": 0.0})
+    yield "If the attention returns zeros, x must become x + feed_forward(norm_2(x))."
+    yield problem(2, 3, 1, changed={"scale": 0.0})
+    yield (
+        "Each block must add attention(norm_1(x), cache) to x, then feed_forward(norm_2(x)), and "
+        "the logits must be the dot products of norm(x) with the vectors of all tokens."
+    )
+    yield problem(3, 4, 1)
+    yield problem(2, 5, 2)
+    yield problem(2, 6, 3)
+    yield "With caches, the logits must be those of one pass over the whole text."
+    yield problem(2, 4, 2, (1, 1, 1, 1))
+    yield problem(1, 6, 3, (4, 1, 1))
+    yield problem(2, 5, 2, (2, 2, 1), changed={"norm_": 1.0})
+    yield "A text may have a single token."
+    yield edge(3, 1, 2)
+    yield "The tokens may be int32."
+    yield edge(2, 3, 2, tokens_dtype="int32")
+    yield "With caches, the logits must be those of one pass over the whole text."
+    yield edge(2, 3, 1, (3,))
+    yield "A model in float32 must give float32 logits."
+    yield edge(2, 4, 2, dtype="float32")
 
 
-@in_steps(
-    joins=(pre_norm, pre_norm),
-    norms=(1, 2),
-    last=lambda model, x: model.norm(x),
-    cache_of=lambda caches, number: None if caches is None else caches[number],
-    shown=lambda logits: logits,
-)
-def _model(joins, norms, last, cache_of, shown) -> Callable:
-    """Return a correct answer in which each step may be changed."""
+def own_cache(caches, number) -> Any:
+    return None if caches is None else caches[number]
 
-    def next_token_logits(model, tokens, caches=None) -> torch.Tensor:
-        x = model.tokens(tokens)
-        for number, block in enumerate(model.blocks):
-            attend = functools.partial(block.attention, cache=cache_of(caches, number))
-            for join, norm, part in zip(joins, norms, (attend, block.feed_forward), strict=True):
-                x = join(x, block.get_submodule(f"norm_{norm}"), part)
-        return shown(last(model, x) @ model.tokens.weight.mT)
 
-    return next_token_logits
+def read(model, tokens, caches, joins, norms=(1, 2), cache_of=own_cache) -> Tensor:
+    """Return x after all blocks, whose parts use the norms with these numbers."""
+    x = model.tokens(tokens)
+    for number, block in enumerate(model.blocks):
+        attend = functools.partial(block.attention, cache=cache_of(caches, number))
+        for join, norm, part in zip(joins, norms, (attend, block.feed_forward), strict=True):
+            x = join(x, block.get_submodule(f"norm_{norm}"), part)
+    return x
+
+
+def logits_of(model, x) -> Tensor:
+    return model.norm(x) @ model.tokens.weight.mT
+
+
+RIGHT = pre_norm, pre_norm
+
+
+@mistake
+def no_final_norm(model, tokens, caches=None) -> Tensor:
+    """The logits are made from x without the last norm.
+
+    Which vector do you multiply with the vectors of the tokens?
+    """
+    return read(model, tokens, caches, RIGHT) @ model.tokens.weight.mT
+
+
+@mistake
+def norms_mixed_up(model, tokens, caches=None, norms=(2, 1)) -> Tensor:
+    """At least one part uses the norm of the other part.
+
+    Which norm does each of the two formulas name?
+    """
+    return logits_of(model, read(model, tokens, caches, RIGHT, norms))
+
+
+for norms in ((1, 1), (2, 2)):
+    like(norms_mixed_up)(functools.partial(norms_mixed_up, norms=norms))
+
+
+@mistake
+def caches_ignored(model, tokens, caches=None) -> Tensor:
+    """The caches have no effect, so each call forgets the earlier tokens.
+
+    Which call of a block takes its cache, also if its length is still 0?
+    """
+    return logits_of(model, read(model, tokens, None, RIGHT))
+
+
+@mistake
+def one_cache_for_all(model, tokens, caches=None) -> Tensor:
+    """All blocks share one cache, but each block has keys and values of its own.
+
+    Which cache belongs to block i?
+    """
+
+    def first(caches, number) -> Any:
+        return caches and caches[0]
+
+    return logits_of(model, read(model, tokens, caches, RIGHT, cache_of=first))
+
+
+def with_joins(joins) -> Any:
+    return lambda model, tokens, caches=None: logits_of(model, read(model, tokens, caches, joins))
 
 
 EXERCISE = Exercise(
@@ -117,32 +162,8 @@ EXERCISE = Exercise(
     minutes=10,
     difficulty=2,
     returns=(Returned("logits", "tensor", "float", ("batch", "n", "num_tokens")),),
-    probes=_probes,
-    mistakes=(
-        *mistakes_of_joins(lambda joins: _model(joins=joins), 2),
-        mistake("no_final_norm", _model(last=lambda model, x: x)).says(
-            "The logits are made from x without the last norm.",
-            "Which vector do you multiply with the vectors of the tokens?",
-        ),
-        mistake(
-            "norms_mixed_up",
-            _model(norms=(2, 1)),
-            twins=(_model(norms=(1, 1)), _model(norms=(2, 2))),
-        ).says(
-            "At least one part uses the norm of the other part.",
-            "Which norm does each of the two formulas name?",
-        ),
-        mistake("caches_ignored", _model(cache_of=lambda caches, number: None)).says(
-            "The caches have no effect, so each call forgets the earlier tokens.",
-            "Which call of a block takes its cache, also if its length is still 0?",
-        ),
-        mistake(
-            "one_cache_for_all", _model(cache_of=lambda caches, number: caches and caches[0])
-        ).says(
-            "All blocks share one cache, but each block has keys and values of its own.",
-            "Which cache belongs to block i?",
-        ),
-    ),
+    probes=problems,
+    mistakes=mistakes_of_joins(with_joins, 2),
     hints=(
         "It is lesson 10's model with three changes. No position is added, the last layer uses the "
         "weights of the embedding, and each block's attention may get a cache.",

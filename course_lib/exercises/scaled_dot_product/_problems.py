@@ -3,9 +3,8 @@
 import numpy as np
 
 from course_lib.checks.judge.definitions import Property
-from course_lib.checks.observe.probe import tensor
+from course_lib.checks.observe.probe import Array, tensor
 from course_lib.exercises._attention.properties import RETURNED, given, more_than_rounding
-from course_lib.exercises._builders import Given
 
 FORMULA = "The outputs must be softmax(Q K^T / sqrt(d)) V, and the weights that softmax."
 MASK = "A key with False in the mask must get weight 0, as if it were deleted."
@@ -16,16 +15,13 @@ PER_QUERY = "Lengths of shape (batch, num_queries) give every query its own leng
 SECOND_ROW_EMPTY = np.array([[True, False, True], [False, False, False]])
 
 
-def problem_of(
-    rng, batch, n, m, d, v, lens=None, mask=None, *, make_array=tensor, **options
-) -> Given:
-    """Draw queries, keys and values; pass lengths by position and a mask by name."""
-    shapes = {"queries": (*batch, n, d), "keys": (*batch, m, d), "values": (*batch, m, v)}
-    return {
-        **{k: make_array(rng.normal(0, 1.2, s), **options) for k, s in shapes.items()},
-        **({} if lens is None else {"valid_lens": lens}),
-        "by_name": {} if mask is None else {"mask": make_array(mask)},
-    }
+WORKED = [[[2.0, 0, 0, 0]]], [[[1.0, 0, 0, 0], [0.0, 0, 0, 0]]], [[[10.0], [0.0]]]
+
+
+def drawn(rng, batch, n, m, d, v, *, make_array=tensor, **options) -> list[Array]:
+    """Draw queries, keys and values."""
+    shapes = ((*batch, n, d), (*batch, m, d), (*batch, m, v))
+    return [make_array(rng.normal(0, 1.2, shape), **options) for shape in shapes]
 
 
 def random_mask(rng, *shape) -> np.ndarray:
@@ -39,14 +35,14 @@ def random_mask(rng, *shape) -> np.ndarray:
     return drawn
 
 
-def large(rng, make_array=tensor) -> Given:
+def large(rng, make_array=tensor) -> list[Array]:
     """Make scores from about -6000 to 2500, in two rows of different magnitude."""
     first, second = rng.integers(800, 1000, 2).tolist()
-    return {
-        "queries": make_array([[float(first), 0, 0, 0], [0, float(second), 0, 0]]),
-        "keys": make_array([[5.0, -9.0, 0, 0], [1.0, -4.0, 0, 0], [-2.0, -13.0, 0, 0]]),
-        "values": make_array(rng.normal(0, 1.5, (3, 2))),
-    }
+    return [
+        make_array([[float(first), 0, 0, 0], [0, float(second), 0, 0]]),
+        make_array([[5.0, -9.0, 0, 0], [1.0, -4.0, 0, 0], [-2.0, -13.0, 0, 0]]),
+        make_array(rng.normal(0, 1.5, (3, 2))),
+    ]
 
 
 def _outputs_are_not_weighted_values(probe, outputs) -> str | None:

@@ -1,74 +1,164 @@
 """`attention_backward`: the backward pass by hand."""
 
+import functools
 import math
-from collections.abc import Callable
 
 import numpy as np
-import torch
+from torch import Tensor
 
 from course_lib.checks.judge.definitions import Exercise, Returned
-from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._attention.mistakes import unshifted, words
-from course_lib.exercises._builders import Given, case, edge, in_steps, mistake
+from course_lib.checks.observe.probe import Array, Probe, tensor
+from course_lib.exercises import kit
+from course_lib.exercises._attention import mistakes as of_any_attention
+from course_lib.exercises._attention.mistakes import unshifted
+from course_lib.exercises.kit import Problems, like, mistake, worded_like
 
-_FORMULA = "The three gradients must be those of softmax(Q K^T / sqrt(d)) V."
-
-
-def _problem(rng, n, m, d, v, **options) -> Given:
-    shapes = {"queries": (n, d), "keys": (m, d), "values": (m, v), "grad_outputs": (n, v)}
-    return {
-        "args": {k: tensor(rng.normal(0, 1.2, shape), **options) for k, shape in shapes.items()}
-    }
+Gradients = tuple[Tensor, Tensor, Tensor]
 
 
-def _probes(rng) -> list[Probe]:
-    worked = {
-        "queries": [[0.0, 0, 0, 2]],
-        "keys": [[1.0, 0, 0, 0], [3, 0, 0, 0]],
-        "values": [[1.0], [3.0]],
-        "grad_outputs": [[1.0]],
-    }
+def call(queries, keys, values, grad_outputs, part="values") -> Probe:
+    """Return a call without a backward pass of torch's."""
+    return kit.call(queries, keys, values, grad_outputs, part=part)
+
+
+def problems(rng) -> Problems:
+    def drawn(n, m, d, v) -> list[Array]:
+        shapes = ((n, d), (m, d), (m, v), (n, v))
+        return [tensor(rng.normal(0, 1.2, shape)) for shape in shapes]
+
+    worked = [[0.0, 0, 0, 2]], [[1.0, 0, 0, 0], [3, 0, 0, 0]]
     # Each query has one key with value 0, so that row sums and the root have no effect.
-    large = {
-        "queries": np.eye(2, 4) * 900.0,
-        "keys": [[5.0, -9, 0, 0], [1, -4, 0, 0], [-2, -13, 0, 0]],
-        "values": [[0.0, 0], [0, 0], [3, 5]],
-        "grad_outputs": rng.normal(0, 1, (2, 2)),
-    }
-    return [
-        case("worked", args=worked).says(_FORMULA),
-        case("balanced", args=worked | {"values": [[-1.0], [1.0]]}).says(_FORMULA),
-        case("one_feature", **_problem(rng, 2, 3, 1, 4)).says("Inputs with one feature must work."),
-        case("random", **_problem(rng, 2, 3, 5, 4)).says(_FORMULA),
-        case("wide", **_problem(rng, 4, 3, 7, 2)).says("It must hold for any sizes."),
-        edge("one_key", **_problem(rng, 3, 1, 2, 4)).says(
-            "With a single key, the weight is 1 and queries and keys have gradient 0."
-        ),
-        edge("large_scores", args=large).says("Large scores must not overflow."),
-    ]
+    large = np.eye(2, 4) * 900.0, [[5.0, -9, 0, 0], [1, -4, 0, 0], [-2, -13, 0, 0]]
+    upstream = rng.normal(0, 1, (2, 2))
+    formula = "The three gradients must be those of softmax(Q K^T / sqrt(d)) V."
+    yield formula
+    yield call(*worked, [[1.0], [3.0]], [[1.0]])
+    yield call(*worked, [[-1.0], [1.0]], [[1.0]])
+    yield "Inputs with one feature must work."
+    yield call(*drawn(2, 3, 1, 4))
+    yield formula
+    yield call(*drawn(2, 3, 5, 4))
+    yield "It must hold for any sizes."
+    yield call(*drawn(4, 3, 7, 2))
+    yield "With a single key, the weight is 1 and queries and keys have gradient 0."
+    yield call(*drawn(3, 1, 2, 4), part="edges")
+    yield "Large scores must not overflow."
+    yield call(*large, [[0.0, 0], [0, 0], [3, 5]], upstream, part="edges")
 
 
-@in_steps(
-    correct=lambda weights, grad: weights * (grad - (weights * grad).sum(-1, keepdim=True)),
-    scale=(True, True),
-    transpose=True,
-    of_values=lambda weights, grad: weights.mT @ grad,
-    normalize=lambda scores: scores.softmax(-1),
-)
-def _backward(correct, scale, transpose, of_values, normalize) -> Callable:
-    """Make a wrong backward pass, with `correct(weights, gradient)` for dS."""
+def scores_of(queries, keys) -> Tensor:
+    return queries @ keys.mT / math.sqrt(queries.shape[-1])
 
-    def model(
-        queries, keys, values, grad_outputs
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        root = math.sqrt(queries.shape[-1])
-        weights = normalize(queries @ keys.mT / root)
-        grad_scores = correct(weights, grad_outputs @ values.mT)
-        for_queries, for_keys = (grad_scores / (root if by_root else 1.0) for by_root in scale)
-        turned = for_keys.mT if transpose else for_keys
-        return for_queries @ keys, turned @ queries, of_values(weights, grad_outputs)
 
-    return model
+def of_scores(weights, grad) -> Tensor:
+    """Return the gradient of the scores from that of the weights."""
+    return weights * (grad - (weights * grad).sum(-1, keepdim=True))
+
+
+def sent_back(queries, keys, grad_outputs, weights, grad_scores) -> Gradients:
+    """Return the three gradients for the gradient of the scores."""
+    grad_scores = grad_scores / math.sqrt(queries.shape[-1])
+    return grad_scores @ keys, grad_scores.mT @ queries, weights.mT @ grad_outputs
+
+
+@mistake
+def row_sum_forgotten(queries, keys, values, grad_outputs) -> Gradients:
+    """The row sum is missing: dS = W * dW forgets that raising one score lowers the other weights
+    of its row.
+
+    What must the gradient of the scores of a row sum to?
+    """
+    w = scores_of(queries, keys).softmax(-1)
+    return sent_back(queries, keys, grad_outputs, w, w * (grad_outputs @ values.mT))
+
+
+@mistake
+def root_forgotten(queries, keys, values, grad_outputs, for_queries=1, for_keys=1) -> Gradients:
+    """The gradients of queries or keys, or both, lack the factor 1/sqrt(d).
+
+    The scores are Q K^T / sqrt(d): what is their derivative with respect to Q and K?
+    """
+    root, w = math.sqrt(queries.shape[-1]), scores_of(queries, keys).softmax(-1)
+    grad_scores = of_scores(w, grad_outputs @ values.mT)
+    *gradients, of_values = sent_back(queries, keys, grad_outputs, w, grad_scores)
+    return gradients[0] * root**for_queries, gradients[1] * root**for_keys, of_values
+
+
+for factors in ({"for_queries": 0}, {"for_keys": 0}):
+    like(root_forgotten)(functools.partial(root_forgotten, **factors))
+
+
+@mistake
+def not_transposed(queries, keys, values, grad_outputs) -> Gradients:
+    """The gradients of the keys and of the values need dS and the weights transposed, because key j
+    collects from all queries i. You leave out at least one transpose.
+
+    Over which axis of dS, and of the weights, does each product sum?
+    """
+    w = scores_of(queries, keys).softmax(-1)
+    grad_scores = of_scores(w, grad_outputs @ values.mT) / math.sqrt(queries.shape[-1])
+    return grad_scores @ keys, grad_scores @ queries, w.mT @ grad_outputs
+
+
+@like(not_transposed)
+def weights_not_transposed(queries, keys, values, grad_outputs) -> Gradients:
+    w = scores_of(queries, keys).softmax(-1)
+    grad_scores = of_scores(w, grad_outputs @ values.mT)
+    gradients = sent_back(queries, keys, grad_outputs, w, grad_scores)
+    return *gradients[:2], w @ grad_outputs
+
+
+@mistake
+@worded_like(of_any_attention.Unstable)
+def unstable(queries, keys, values, grad_outputs) -> Gradients:
+    w = unshifted(scores_of(queries, keys))
+    return sent_back(queries, keys, grad_outputs, w, of_scores(w, grad_outputs @ values.mT))
+
+
+@mistake
+@worded_like(of_any_attention.OverQueries)
+def over_queries(queries, keys, values, grad_outputs) -> Gradients:
+    w = scores_of(queries, keys).softmax(0)
+    return sent_back(queries, keys, grad_outputs, w, of_scores(w, grad_outputs @ values.mT))
+
+
+@mistake
+def row_sum_of_something_else(queries, keys, values, grad_outputs) -> Gradients:
+    """You combine dW with a sum, but not as dW - sum(W * dW) over each row: another sum, a mean,
+    another axis, or the opposite sign.
+
+    What is the derivative of a weight in its own score, and in another score of its row?
+    """
+    w, grad = scores_of(queries, keys).softmax(-1), grad_outputs @ values.mT
+    grad_scores = w * (grad - grad.sum(-1, keepdim=True))
+    return sent_back(queries, keys, grad_outputs, w, grad_scores)
+
+
+@like(row_sum_of_something_else)
+def row_mean(queries, keys, values, grad_outputs) -> Gradients:
+    w, grad = scores_of(queries, keys).softmax(-1), grad_outputs @ values.mT
+    grad_scores = w * (grad - grad.mean(-1, keepdim=True))
+    return sent_back(queries, keys, grad_outputs, w, grad_scores)
+
+
+@like(row_sum_of_something_else)
+def column_sum(queries, keys, values, grad_outputs) -> Gradients:
+    w, grad = scores_of(queries, keys).softmax(-1), grad_outputs @ values.mT
+    grad_scores = w * (grad - (w * grad).sum(0, keepdim=True))
+    return sent_back(queries, keys, grad_outputs, w, grad_scores)
+
+
+@like(row_sum_of_something_else)
+def weighted_row_mean(queries, keys, values, grad_outputs) -> Gradients:
+    w, grad = scores_of(queries, keys).softmax(-1), grad_outputs @ values.mT
+    grad_scores = w * (grad - (w * grad).mean(-1, keepdim=True))
+    return sent_back(queries, keys, grad_outputs, w, grad_scores)
+
+
+@like(row_sum_of_something_else)
+def opposite_sign(queries, keys, values, grad_outputs) -> Gradients:
+    w, grad = scores_of(queries, keys).softmax(-1), grad_outputs @ values.mT
+    return sent_back(queries, keys, grad_outputs, w, -of_scores(w, grad))
 
 
 EXERCISE = Exercise(
@@ -82,51 +172,9 @@ EXERCISE = Exercise(
         Returned("grad_keys", "tensor", "float", ("num_keys", "d")),
         Returned("grad_values", "tensor", "float", ("num_keys", "v")),
     ),
-    probes=_probes,
+    probes=problems,
     forbidden=dict.fromkeys(
         ("*backward*", "grad", "make_dual"), "Here you work out the gradients by hand."
-    ),
-    mistakes=(
-        mistake("row_sum_forgotten", _backward(lambda w, grad: w * grad)).says(
-            "The row sum is missing: dS = W * dW forgets that raising one score lowers the other "
-            "weights of its row.",
-            "What must the gradient of the scores of a row sum to?",
-        ),
-        mistake(
-            "root_forgotten",
-            _backward(scale=(False, False)),
-            twins=(_backward(scale=(True, False)), _backward(scale=(False, True))),
-        ).says(
-            "The gradients of queries or keys, or both, lack the factor 1/sqrt(d).",
-            "The scores are Q K^T / sqrt(d): what is their derivative with respect to Q and K?",
-        ),
-        mistake(
-            "not_transposed",
-            _backward(transpose=False),
-            twins=(_backward(of_values=torch.matmul),),
-        ).says(
-            "The gradients of the keys and of the values need dS and the weights transposed, "
-            "because key j collects from all queries i. You leave out at least one transpose.",
-            "Over which axis of dS, and of the weights, does each product sum?",
-        ),
-        mistake("unstable", _backward(normalize=unshifted)).says(*words("unstable")),
-        mistake("over_queries", _backward(normalize=lambda scores: scores.softmax(0))).says(
-            *words("over_queries")
-        ),
-        mistake(
-            "row_sum_of_something_else",
-            _backward(lambda w, grad: w * (grad - grad.sum(-1, keepdim=True))),
-            twins=(
-                _backward(lambda w, grad: w * (grad - grad.mean(-1, keepdim=True))),
-                _backward(lambda w, grad: w * (grad - (w * grad).sum(0, keepdim=True))),
-                _backward(lambda w, grad: w * (grad - (w * grad).mean(-1, keepdim=True))),
-                _backward(lambda w, grad: w * ((w * grad).sum(-1, keepdim=True) - grad)),
-            ),
-        ).says(
-            "You combine dW with a sum, but not as dW - sum(W * dW) over each row: another "
-            "sum, a mean, another axis, or the opposite sign.",
-            "What is the derivative of a weight in its own score, and in another score of its row?",
-        ),
     ),
     hints=(
         "Go back step by step: outputs = W V, then W = softmax(S), then S = Q K^T / sqrt(d). A "

@@ -1,14 +1,15 @@
 """`score_variance`: an estimate, judged by its mean and its deviation over seeds."""
 
 import math
-from collections.abc import Callable
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from course_lib.checks.judge.comparisons import Cause, Problem
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Built, Probe
-from course_lib.exercises._builders import Case, case, in_steps, mistake
+from course_lib.exercises.kit import Problems, call, like, mistake
 
 # The relative standard deviation of a sample variance of N products is sqrt((2 + 6 / d) / N): the
 # excess kurtosis of q . k is 6 / d. A correct answer leaves these bounds with a probability below
@@ -18,12 +19,12 @@ SCATTER = (0.55, 1.6)
 EXACT = 1e-8
 
 
-def _one_deviation(probe) -> float:
+def one_deviation(probe) -> float:
     d, num_samples = probe.args["d"], probe.args["num_samples"]
     return math.sqrt((2 + 6 / d) / num_samples)
 
 
-def _near(probe, expected, recorded) -> Problem | None:
+def near(probe, expected, recorded) -> Problem | None:
     found = float(recorded.data)
     if abs(found - expected) < EXACT * expected:
         return Cause(
@@ -32,7 +33,7 @@ def _near(probe, expected, recorded) -> Problem | None:
             f"{probe.args['num_samples']} random pairs hardly ever equals it.",
             "Do you draw the pairs and measure their variance?",
         )
-    if abs(found - expected) <= DEVIATIONS * _one_deviation(probe) * expected:
+    if abs(found - expected) <= DEVIATIONS * one_deviation(probe) * expected:
         return None
     return Problem(
         "wrong_variance",
@@ -42,8 +43,8 @@ def _near(probe, expected, recorded) -> Problem | None:
     )
 
 
-def _scatter(probe, expected, recorded) -> Problem | None:
-    ratio = float(recorded.data) / _one_deviation(probe)
+def scatter(probe, expected, recorded) -> Problem | None:
+    ratio = float(recorded.data) / one_deviation(probe)
     if SCATTER[0] <= ratio <= SCATTER[1]:
         return None
     if ratio < 1e-6:
@@ -61,7 +62,7 @@ def _scatter(probe, expected, recorded) -> Problem | None:
     )
 
 
-def _equal(probe, expected, recorded) -> Problem | None:
+def equal(probe, expected, recorded) -> Problem | None:
     if float(recorded.data) == 0.0:
         return None
     return Cause(
@@ -72,68 +73,88 @@ def _equal(probe, expected, recorded) -> Problem | None:
     )
 
 
-def _probes(rng) -> list[Probe]:
-    def seed() -> Built:
-        return Built("generator", {"seed": int(rng.integers(1, 10_000))})
+def problems(rng) -> Problems:
+    def probe(d, scaled, num_samples=2000, **options: Any) -> Probe:
+        generator = Built("generator", {"seed": int(rng.integers(1, 10_000))})
+        options = {"compare": "near", "tolerance": 0.2} | options
+        return call(d, num_samples, scaled, generator, **options)
 
-    def probe(name, d, scaled, num_samples=2000, **options) -> Case:
-        args = {"d": d, "num_samples": num_samples, "scaled": scaled, "generator": seed()}
-        return case(name, **args, **({"compare": "near", "tolerance": 0.2} | options))
-
-    unscaled = "Without scaling the variance of q . k is near d."
     scaled = "After division by sqrt(d) the variance is near 1, whatever d is."
-    pairs = "The estimate must come from `num_samples` independent pairs."
     again = {"compare": "equal", "scenario": "same_seed_twice", "part": "edges", "tolerance": 3.0}
-    drawn = {"compare": "scatter", "scenario": "scatter", "part": "edges", "tolerance": 0.005}
-    return [
-        probe("unscaled", 4, False).says(unscaled),
-        probe("scaled", 4, True).says(scaled),
-        probe("scaled_wide", 64, True).says(scaled),
-        probe("scatter_wide", 24, False, num_samples=200, **drawn).says(pairs),
-        probe("scatter_narrow", 2, False, num_samples=400, **drawn).says(pairs),
-        probe("same_seed", 5, True, num_samples=50, **again).says(
-            "The same seed must give the same number."
-        ),
-    ]
+    spread = {"compare": "scatter", "scenario": "scatter", "part": "edges", "tolerance": 0.005}
+    yield "Without scaling the variance of q . k is near d."
+    yield probe(4, False)
+    yield scaled
+    yield probe(4, True)
+    yield probe(64, True)
+    yield "The estimate must come from `num_samples` independent pairs."
+    yield probe(24, False, num_samples=200, **spread)
+    yield probe(2, False, num_samples=400, **spread)
+    yield "The same seed must give the same number."
+    yield probe(5, True, num_samples=50, **again)
 
 
-@in_steps(
-    power=0.5,
-    measure=lambda products: products.var(correction=0),
-    is_scaled=lambda scaled: scaled,
-)
-def _estimate(power, measure, is_scaled) -> Callable:
-    """Make a wrong estimate."""
-
-    def model(d, num_samples, scaled, generator) -> float:
-        queries, keys = (torch.randn(num_samples, d, generator=generator) for _ in range(2))
-        products = (queries * keys).sum(-1)
-        return measure(products / d**power if is_scaled(scaled) else products).item()
-
-    return model
+def pairs(generator, *shapes) -> list[Tensor]:
+    return [torch.randn(shape, generator=generator) for shape in shapes]
 
 
-def _all_pairs(d, num_samples, scaled, generator) -> float:
-    queries, keys = (torch.randn(num_samples, d, generator=generator) for _ in range(2))
-    products = queries @ keys.T / (d**0.5 if scaled else 1.0)
-    return products.var(unbiased=False).item()
+@mistake
+def std_for_variance(d, num_samples, scaled, generator) -> float:
+    """You return the standard deviation; the variance is its square.
+
+    What is the standard deviation of a sum of d terms of variance 1?
+    """
+    queries, keys = pairs(generator, (num_samples, d), (num_samples, d))
+    return ((queries * keys).sum(-1) / (d**0.5 if scaled else 1)).std().item()
 
 
-def _variance_by_root(d, num_samples, scaled, generator) -> float:
-    queries, keys = (torch.randn(num_samples, d, generator=generator) for _ in range(2))
+@mistake
+def divided_by_d(d, num_samples, scaled, generator) -> float:
+    """You scale by dividing the products by d, so the variance falls to 1/d.
+
+    What does a factor c do to a variance, and which c brings d down to 1?
+    """
+    queries, keys = pairs(generator, (num_samples, d), (num_samples, d))
+    return ((queries * keys).sum(-1) / (d if scaled else 1)).var(correction=0).item()
+
+
+@mistake
+def variance_by_root(d, num_samples, scaled, generator) -> float:
+    """You divide the variance by sqrt(d) to scale it, but each product must be divided.
+
+    What does a factor before the sum do to a variance?
+    """
+    queries, keys = pairs(generator, (num_samples, d), (num_samples, d))
     variance = (queries * keys).sum(-1).var().item()
     return variance / d**0.5 if scaled else variance
 
 
-def _shared(side) -> Callable:
-    def model(d, num_samples, scaled, generator) -> float:
-        rows = [num_samples, num_samples]
-        rows[side] = 1
-        queries, keys = (torch.randn(n, d, generator=generator) for n in rows)
-        products = (queries * keys).sum(-1)
-        return (products / d**0.5 if scaled else products).var().item()
+@mistake
+def one_side_shared(d, num_samples, scaled, generator) -> float:
+    """You draw a single query or a single key, and all pairs share it, so they are not independent.
 
-    return model
+    What are the shapes of your two random tensors?
+    """
+    query, keys = pairs(generator, (1, d), (num_samples, d))
+    return ((query * keys).sum(-1) / (d**0.5 if scaled else 1)).var().item()
+
+
+@like(one_side_shared)
+def one_key_shared(d, num_samples, scaled, generator) -> float:
+    queries, key = pairs(generator, (num_samples, d), (1, d))
+    return ((queries * key).sum(-1) / (d**0.5 if scaled else 1)).var().item()
+
+
+@mistake
+def all_pairs(d, num_samples, scaled, generator) -> float:
+    """You let every query meet every key. The pairs share queries and keys, so they are not
+    independent, and there are too many of them.
+
+    How many pairs does `num_samples` ask for?
+    """
+    queries, keys = pairs(generator, (num_samples, d), (num_samples, d))
+    products = queries @ keys.T / (d**0.5 if scaled else 1.0)
+    return products.var(unbiased=False).item()
 
 
 EXERCISE = Exercise(
@@ -141,32 +162,8 @@ EXERCISE = Exercise(
     minutes=8,
     difficulty=1,
     returns=(Returned("variance", "float"),),
-    probes=_probes,
-    comparisons={"near": _near, "scatter": _scatter, "equal": _equal},
-    mistakes=(
-        mistake("std_for_variance", _estimate(measure=lambda products: products.std())).says(
-            "You return the standard deviation; the variance is its square.",
-            "What is the standard deviation of a sum of d terms of variance 1?",
-        ),
-        mistake("divided_by_d", _estimate(power=1.0)).says(
-            "You scale by dividing the products by d, so the variance falls to 1/d.",
-            "What does a factor c do to a variance, and which c brings d down to 1?",
-        ),
-        mistake("variance_by_root", _variance_by_root).says(
-            "You divide the variance by sqrt(d) to scale it, but each product must be divided.",
-            "What does a factor before the sum do to a variance?",
-        ),
-        mistake("one_side_shared", _shared(0), twins=(_shared(1),)).says(
-            "You draw a single query or a single key, and all pairs share it, so they are not "
-            "independent.",
-            "What are the shapes of your two random tensors?",
-        ),
-        mistake("all_pairs", _all_pairs).says(
-            "You let every query meet every key. The pairs share queries and keys, so they are not "
-            "independent, and there are too many of them.",
-            "How many pairs does `num_samples` ask for?",
-        ),
-    ),
+    probes=problems,
+    comparisons={"near": near, "scatter": scatter, "equal": equal},
     shares={"values": 0.5, "edges": 0.4, "hygiene": 0.1},
     hints=(
         "Draw many pairs, compute one product for each, and measure how far the products spread.",

@@ -9,25 +9,32 @@ import torch
 from course_lib.checks.judge.comparisons import Cause, Problem, close
 from course_lib.checks.judge.definitions import Returned
 from course_lib.checks.observe.probe import Built
-from course_lib.exercises._builders import GRAPH_KEPT, MODE_CHANGED, Given
 from course_lib.reference import Expected
 from course_lib.reference import translator as oracle
 
 WORDS, TOKENS, FEATURES = 9, 6, 4  # sizes of vocabulary, source and query
-WITH_MODEL: Given = {"scenario": "with_a_model", "compare": "as_run"}
+WITH_MODEL = {"scenario": "with_a_model", "compare": "as_run"}
 LOOKED_AT = (Returned("graph built", "bool"), Returned("mode changed", "bool"))
 
-MODES = {  # probes of how the model is called: options of `scripted`, and what is said
-    "in_train_mode": (
+MODES = (  # how the model is called: options of `scripted`, and what is said
+    (
         {"training": True, "looked_at": "mode"},
         "A model passed in train mode must run in eval mode, and be in train mode afterwards.",
     ),
-    "in_eval_mode": (
+    (
         {"looked_at": "graph and mode"},
         "The model must run without building a graph for gradients. If it is passed in eval "
         "mode, it must be in eval mode afterwards.",
     ),
-}
+)
+GRAPH_KEPT = (
+    "The model ran with gradients enabled, so autograd built a graph in each call.",
+    "What does `torch.no_grad()` do?",
+)
+MODE_CHANGED = (
+    "The call does not restore the mode (train or eval) that the model was in.",
+    "What was `model.training` before you changed it?",
+)
 
 
 def scripted(rng, *, size=1.0, says_pads=False, **options) -> Built:

@@ -1,13 +1,13 @@
 """`effect_of_masking`: measure whether a word depends on the attended position."""
 
-import functools
-from collections.abc import Callable
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from course_lib.checks.judge.definitions import Exercise, Returned
-from course_lib.checks.observe.probe import Built, Probe, tensor
-from course_lib.exercises._builders import LOG_OF_SOFTMAX, Case, case, in_steps, mistake
+from course_lib.checks.observe.probe import Built, Probe
+from course_lib.exercises.kit import Problems, call, like, mistake, worded_like
 from course_lib.exercises.translator._models import (
     AS_RUN,
     LOOKED_AT,
@@ -19,93 +19,129 @@ from course_lib.exercises.translator._models import (
     scripted,
     sources,
 )
+from course_lib.exercises.translator.masked_cross_entropy import log_of_softmax as of_the_loss
 from course_lib.reference import translator as oracle
 
-
-def _given(name, model, source, length, target, position, part="values", **options) -> Case:
-    args = {
-        "model": model,
-        "source": source,
-        "valid_lens": tensor([length]),
-        "target": target,
-        "position": position,
-    }
-    return case(name, part=part, args=args, **{**WITH_MODEL, **options})
+_NAMES = ("model", "source", "valid_lens", "target", "position")
 
 
-def _drawn(rng, name, sizes, position, dtype="int64", model=None, **options) -> Case:
+def drawn(rng, sizes, position, dtype="int64", model=None, part="edges") -> Probe:
     """Draw a problem of `sizes`: source positions, real ones among them, and words."""
     num_positions, length, num_words = sizes
     model = scripted(rng) if model is None else model
     source = sources(rng, 1, num_positions, dtype=dtype)
     target = rng.integers(0, WORDS, (1, num_words)).astype(dtype)
-    return _given(name, model, source, length, target, position, **options)
+    args: Any = model, source, [length], target, position
+    return call(*args, names=_NAMES, part=part, **WITH_MODEL)
 
 
-def _plain(rng) -> list[Probe]:
+def problems(rng) -> Problems:
     ids = {"size": 3, "start": 0, "end": 0, "pad": 0}
     voting = Built("voting_translator", ids, "each position seen is a vote for its word")
-    votes = tensor([[1, 2, 1]])
-    return [
-        _given("worked_number", voting, votes, 3, [[1, 2]], 0).says(
-            "A change is the log-probability of a word with `position` masked, minus that with "
-            "only the padding masked."
-        ),
-        _drawn(rng, "several_words", (4, 4, 6), 1).says(
-            "There must be one change for each word of the target."
-        ),
-        _drawn(rng, "with_pads", (6, 3, 4), 2).says(
-            "Pads of the source must stay masked by its length."
-        ),
-    ]
+    yield (
+        "A change is the log-probability of a word with `position` masked, minus that with only "
+        "the padding masked."
+    )
+    yield call(voting, [[1, 2, 1]], [3], [[1, 2]], 0, names=_NAMES, **WITH_MODEL)
+    yield "There must be one change for each word of the target."
+    yield drawn(rng, (4, 4, 6), 1, part="values")
+    yield "Pads of the source must stay masked by its length."
+    yield drawn(rng, (6, 3, 4), 2, part="values")
+    yield "A position beyond the length is masked anyway: all changes must be 0."
+    yield drawn(rng, (5, 2, 3), 4)
+    yield "If the only position is masked, the model sees none. That is a valid case too."
+    yield drawn(rng, (1, 1, 1), 0)
+    yield "A target without words gives no numbers: the shape must be (0,)."
+    yield drawn(rng, (4, 3, 0), 2)
+    yield (
+        "The changes must be finite, however sure the model is: never take the logarithm of a "
+        "probability that has become 0."
+    )
+    yield drawn(rng, (4, 4, 5), 1, model=scripted(rng, size=500.0))
+    yield "Source and target may be int32."
+    yield drawn(rng, (4, 3, 5), 1, dtype="int32")
+    for options, says in MODES:
+        yield says
+        yield drawn(rng, (4, 3, 3), 1, model=scripted(rng, **options))
 
 
-def _edges(rng) -> list[Probe]:
-    edge = functools.partial(_drawn, rng, part="edges")
-    return [
-        edge("beyond_the_length", (5, 2, 3), 4).says(
-            "A position beyond the length is masked anyway: all changes must be 0."
-        ),
-        edge("one_position", (1, 1, 1), 0).says(
-            "If the only position is masked, the model sees none. That is a valid case too."
-        ),
-        edge("no_words", (4, 3, 0), 2).says(
-            "A target without words gives no numbers: the shape must be (0,)."
-        ),
-        edge("very_sure", (4, 4, 5), 1, model=scripted(rng, size=500.0)).says(
-            "The changes must be finite, however sure the model is: never take the logarithm of a "
-            "probability that has become 0."
-        ),
-        edge("int32", (4, 3, 5), 1, dtype="int32").says("Source and target may be int32."),
-        *(
-            edge(name, (4, 3, 3), 1, model=scripted(rng, **options)).says(says)
-            for name, (options, says) in MODES.items()
-        ),
-    ]
-
-
-def _at(source, position) -> torch.Tensor:
+def at(source, position) -> Tensor:
     return (torch.arange(source.shape[1], device=source.device) == position)[None]
 
 
-@in_steps(
-    read=lambda target, start: torch.cat([target.new_full((1, 1), start), target[:, :-1]], dim=1),
-    masked=lambda model, source, position: (source, ~_at(source, position)),
-    number=lambda logits: torch.log_softmax(logits, -1),
-    change=torch.sub,
-)
-def _effect(read, masked, number, change) -> Callable:
-    """Return a wrong measure, which is a correct one with a changed step."""
+def chosen(model, source, valid_lens, inputs, target, number, mask=None) -> Tensor:
+    """Return `number(logits)` of the target's words."""
+    with running(model):
+        numbers = number(model(source, valid_lens, inputs, mask))
+        return numbers.gather(-1, target.long()[..., None])[0, :, 0]
 
-    def effect_of_masking(model, source, valid_lens, target, position) -> torch.Tensor:
-        inputs = read(target, model.start)[:, : target.shape[1]]
-        other, mask = masked(model, source, position)
-        with running(model):
-            logits = model(other, valid_lens, inputs, mask), model(source, valid_lens, inputs)
-            chosen = target.long()[..., None]
-            return change(*(number(x).gather(-1, chosen)[0, :, 0] for x in logits))
 
-    return effect_of_masking
+def changes(model, source, valid_lens, target, position, number) -> Tensor:
+    """Return the changes of `number(logits)`."""
+    inputs = shifted(model, target)
+    given = model, source, valid_lens, inputs, target, number
+    return chosen(*given, mask=~at(source, position)) - chosen(*given)
+
+
+def shifted(model, target) -> Tensor:
+    inputs = torch.cat([target.new_full((1, 1), model.start), target[:, :-1]], dim=1)
+    return inputs[:, : target.shape[1]]
+
+
+def log_softmax(logits) -> Tensor:
+    return torch.log_softmax(logits, -1)
+
+
+@mistake
+def sign(model, source, valid_lens, target, position) -> Tensor:
+    """Your changes have the wrong sign: they are positive where a word becomes less likely.
+
+    Which of the two comes after the masking, and which do you subtract?
+    """
+    return -changes(model, source, valid_lens, target, position, log_softmax)
+
+
+@mistake
+def probabilities(model, source, valid_lens, target, position) -> Tensor:
+    """You compare probabilities or logits instead of log-probabilities.
+
+    Which function turns logits into log-probabilities?
+    """
+    given = model, source, valid_lens, target, position
+    return changes(*given, lambda logits: torch.softmax(logits, -1))
+
+
+@like(probabilities)
+def plain_logits(model, source, valid_lens, target, position) -> Tensor:
+    return changes(model, source, valid_lens, target, position, lambda logits: logits)
+
+
+@mistake
+@worded_like(of_the_loss)
+def log_of_softmax(model, source, valid_lens, target, position) -> Tensor:
+    given = model, source, valid_lens, target, position
+    return changes(*given, lambda logits: logits.softmax(-1).log())
+
+
+@mistake
+def only_this_position(model, source, valid_lens, target, position) -> Tensor:
+    """Your mask allows only this position and hides all others.
+
+    What does True mean in this course's masks?
+    """
+    given = model, source, valid_lens, shifted(model, target), target, log_softmax
+    return chosen(*given, mask=at(source, position)) - chosen(*given)
+
+
+@mistake
+def target_read(model, source, valid_lens, target, position) -> Tensor:
+    """Your decoder reads the target unshifted: at each position it reads the word that it has to
+    predict.
+
+    Which exercise turned the targets into the decoder's inputs?
+    """
+    given = model, source, valid_lens, target, target, log_softmax
+    return chosen(*given, mask=~at(source, position)) - chosen(*given)
 
 
 EXERCISE = Exercise(
@@ -114,39 +150,10 @@ EXERCISE = Exercise(
     difficulty=2,
     builds_on=("shift_right",),
     returns=(Returned("changes", "tensor", "float", ("num_words",)), *LOOKED_AT),
-    probes=lambda rng: [*_plain(rng), *_edges(rng)],
+    probes=problems,
     oracle=asked(oracle.effect_of_masking, "start"),
     comparisons=AS_RUN,
     exact=tuple(AS_RUN),
-    mistakes=(
-        mistake("sign", _effect(change=lambda masked, whole: whole - masked)).says(
-            "Your changes have the wrong sign: they are positive where a word becomes less likely.",
-            "Which of the two comes after the masking, and which do you subtract?",
-        ),
-        mistake(
-            "probabilities",
-            _effect(number=lambda logits: torch.softmax(logits, -1)),
-            twins=(_effect(number=lambda logits: logits),),
-        ).says(
-            "You compare probabilities or logits instead of log-probabilities.",
-            "Which function turns logits into log-probabilities?",
-        ),
-        mistake("log_of_softmax", _effect(number=lambda logits: logits.softmax(-1).log())).says(
-            *LOG_OF_SOFTMAX
-        ),
-        mistake(
-            "only_this_position",
-            _effect(masked=lambda model, source, position: (source, _at(source, position))),
-        ).says(
-            "Your mask allows only this position and hides all others.",
-            "What does True mean in this course's masks?",
-        ),
-        mistake("target_read", _effect(read=lambda target, start: target)).says(
-            "Your decoder reads the target unshifted: at each position it reads the word that it "
-            "has to predict.",
-            "Which exercise turned the targets into the decoder's inputs?",
-        ),
-    ),
     hints=(
         "Call the model twice, and change nothing but one entry of a mask. What do you read off "
         "the two answers?",

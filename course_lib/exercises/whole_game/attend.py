@@ -1,100 +1,139 @@
 """`attend`: scaled dot-product attention for one query."""
 
-import functools
-from collections.abc import Callable
-
 import numpy as np
 import torch
+from torch import Tensor
 
 from course_lib.checks.judge.definitions import Exercise, Returned
-from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._attention.mistakes import unshifted, words
-from course_lib.exercises._builders import (
-    BETWEEN,
-    FLOAT32,
+from course_lib.checks.observe.probe import Array, tensor
+from course_lib.exercises._attention import mistakes as of_any_attention
+from course_lib.exercises._attention.mistakes import unshifted
+from course_lib.exercises.kit import (
     READY_MADE_ATTENTION,
-    Given,
-    case,
+    Problems,
+    call,
     edge,
     in_eighths,
+    like,
     mistake,
+    worded_like,
 )
 
 
-def _problem(rng, m, d, v, **options) -> Given:
-    shapes = {"query": (d,), "keys": (m, d), "values": (m, v)}
-    return {name: tensor(rng.normal(0, 1.2, s), **options) for name, s in shapes.items()}
+def drawn(rng, m, d, v, **options) -> list[Array]:
+    """Draw a query, keys and values."""
+    return [tensor(rng.normal(0, 1.2, shape), **options) for shape in ((d,), (m, d), (m, v))]
 
 
-def worked() -> Given:
-    """Return the worked example of the statement."""
-    return {
-        "query": [2.0, 0.0, 0.0, 0.0],
-        "keys": [[0.0, 5.0, 1.0, 0.0], [np.log(3.0), 2.0, 0.0, 7.0]],
-        "values": [[4.0, 0.0, 8.0], [0.0, 4.0, 8.0]],
-    }
+# The worked example of the statement.
+WORKED = (
+    [2.0, 0.0, 0.0, 0.0],
+    [[0.0, 5.0, 1.0, 0.0], [np.log(3.0), 2.0, 0.0, 7.0]],
+    [[4.0, 0.0, 8.0], [0.0, 4.0, 8.0]],
+)
 
 
-def _probes(rng) -> list[Probe]:
-    problem = functools.partial(_problem, rng)
-    free = problem(3, 1, 2, requires_grad=True)  # one feature, so that the root is 1
-    large, low = problem(5, 4, 3), problem(5, 4, 3)  # the root of 4 is exact in float32, too
-    large["keys"].data[:] = in_eighths(large["keys"].data)
-    large["query"].data[:] = 4000 * large["keys"].data[rng.integers(5)]
-    low["keys"].data[:] = in_eighths(np.abs(low["keys"].data) + 0.5)
-    low["query"].data[:] = -4000
-    return [
-        case("worked", **worked()).says(
-            "In the worked example, the scores must be 0 and log 3, the weights 1/4 and 3/4, and "
-            "the output (1, 3, 8)."
-        ),
-        case("more_keys", **problem(6, 3, 4)).says(
-            "The output must average the values with the weights softmax(dot product / sqrt(d))."
-        ),
-        case("more_features", **problem(3, 7, 2)).says(
-            "The divisor must be the root of the number of features of the query."
-        ),
-        case("gradients", **free, grad_outputs=rng.normal(size=2)).says(
-            "The output must be differentiable in the query, the keys and the values."
-        ),
-        edge("one_of_each", **problem(1, 1, 1)).says(
-            "One key with one feature and one value must keep their axes."
-        ),
-        edge("square", **problem(4, 4, 4)).says(
-            "It must work if there are as many keys as features."
-        ),
-        edge("large_scores", **large).says(
-            "The weights must be right even where exp(score) overflows."
-        ),
-        edge("low_scores", **low).says(
-            "The weights must be right even where exp(score) is 0 for all keys."
-        ),
-        edge("float32", **problem(3, 4, 2), **FLOAT32).says(
-            "The results must have the dtype of the arguments."
-        ),
-        edge("between_other_calls", **problem(4, 3, 2), **BETWEEN).says(
-            "Each call must be independent of other calls with the same shapes."
-        ),
-    ]
+def problems(rng) -> Problems:
+    free = drawn(rng, 3, 1, 2, requires_grad=True)  # one feature, so that the root is 1
+    large, low = drawn(rng, 5, 4, 3), drawn(rng, 5, 4, 3)  # the root of 4 is exact in float32, too
+    large[1].data[:] = in_eighths(large[1].data)
+    large[0].data[:] = 4000 * large[1].data[rng.integers(5)]
+    low[1].data[:] = in_eighths(np.abs(low[1].data) + 0.5)
+    low[0].data[:] = -4000
+    yield (
+        "In the worked example, the scores must be 0 and log 3, the weights 1/4 and 3/4, and the "
+        "output (1, 3, 8)."
+    )
+    yield call(*WORKED)
+    yield "The output must average the values with the weights softmax(dot product / sqrt(d))."
+    yield call(*drawn(rng, 6, 3, 4))
+    yield "The divisor must be the root of the number of features of the query."
+    yield call(*drawn(rng, 3, 7, 2))
+    yield "The output must be differentiable in the query, the keys and the values."
+    yield call(*free, grad_outputs=rng.normal(size=2))
+    yield "One key with one feature and one value must keep their axes."
+    yield edge(*drawn(rng, 1, 1, 1))
+    yield "It must work if there are as many keys as features."
+    yield edge(*drawn(rng, 4, 4, 4))
+    yield "The weights must be right even where exp(score) overflows."
+    yield edge(*large)
+    yield "The weights must be right even where exp(score) is 0 for all keys."
+    yield edge(*low)
+    yield "The results must have the dtype of the arguments."
+    yield edge(*drawn(rng, 3, 4, 2), dtype="float32")
+    yield "Each call must be independent of other calls with the same shapes."
+    yield edge(*drawn(rng, 4, 3, 2), scenario="between_calls")
 
 
-def _root(query) -> float:
-    return len(query) ** 0.5
+def average(weights, values) -> tuple[Tensor, Tensor]:
+    return weights @ values, weights
 
 
-def _weighing(weigh) -> Callable:
-    """Average the values with the weights `weigh(query, keys)`."""
-
-    def model(query, keys, values) -> tuple[torch.Tensor, torch.Tensor]:
-        weights = weigh(query, keys)
-        return weights @ values, weights
-
-    return model
+@mistake
+@worded_like(of_any_attention.Unscaled)
+def unscaled(query, keys, values) -> tuple[Tensor, Tensor]:
+    return average(torch.softmax(keys @ query, 0), values)
 
 
-def _keys_averaged(query, keys, values) -> tuple[torch.Tensor, torch.Tensor]:
-    weights = torch.softmax(keys @ query / _root(query), dim=0)
-    return weights @ keys, weights
+@mistake
+@worded_like(of_any_attention.DividedByD)
+def divided_by_d(query, keys, values) -> tuple[Tensor, Tensor]:
+    return average(torch.softmax(keys @ query / len(query), 0), values)
+
+
+@mistake
+def root_of_num_keys(query, keys, values) -> tuple[Tensor, Tensor]:
+    """You divide by the root of the number of keys. The divisor is the root of d, the number of
+    features of the query.
+
+    Which axis of `keys` counts the keys, and which one counts the features?
+    """
+    return average(torch.softmax(keys @ query / len(keys) ** 0.5, 0), values)
+
+
+@mistake
+def no_softmax(query, keys, values) -> tuple[Tensor, Tensor]:
+    """You average with the scores themselves. Scores need not be positive or sum to 1.
+
+    Which step turns scores into positive weights that sum to 1?
+    """
+    return average(keys @ query / len(query) ** 0.5, values)
+
+
+@like(no_softmax)
+def neither_softmax_nor_root(query, keys, values) -> tuple[Tensor, Tensor]:
+    return average(keys @ query, values)
+
+
+@mistake
+def keys_averaged(query, keys, values) -> tuple[Tensor, Tensor]:
+    """Your output is an average of the keys. The keys only decide the weights, and the output
+    averages the values.
+
+    Which of the three arguments holds the information that is passed on?
+    """
+    return average(torch.softmax(keys @ query / len(query) ** 0.5, dim=0), keys)
+
+
+@mistake
+def not_divided_by_the_sum(query, keys, values) -> tuple[Tensor, Tensor]:
+    """Your weights are exponentials that do not sum to 1.
+
+    What does a softmax do after it takes the exponentials?
+    """
+    return average((keys @ query / len(query) ** 0.5).exp(), values)
+
+
+@like(not_divided_by_the_sum)
+def not_divided_but_shifted(query, keys, values) -> tuple[Tensor, Tensor]:
+    scores = keys @ query / len(query) ** 0.5
+    return average((scores - scores.max()).exp(), values)
+
+
+@mistake
+@worded_like(of_any_attention.Unstable)
+def unstable(query, keys, values) -> tuple[Tensor, Tensor]:
+    return average(unshifted(keys @ query / len(query) ** 0.5), values)
 
 
 EXERCISE = Exercise(
@@ -105,48 +144,9 @@ EXERCISE = Exercise(
         Returned("output", "tensor", "float", ("v",)),
         Returned("attention_weights", "tensor", "float", ("num_keys",), differentiable=True),
     ),
-    probes=_probes,
+    probes=problems,
     forbidden=dict.fromkeys(
         READY_MADE_ATTENTION, "You write attention yourself here, and torch has it ready-made."
-    ),
-    mistakes=(
-        mistake("unscaled", _weighing(lambda q, k: torch.softmax(k @ q, 0))).says(
-            *words("unscaled")
-        ),
-        mistake("divided_by_d", _weighing(lambda q, k: torch.softmax(k @ q / len(q), 0))).says(
-            *words("divided_by_d")
-        ),
-        mistake(
-            "root_of_num_keys", _weighing(lambda q, k: torch.softmax(k @ q / len(k) ** 0.5, 0))
-        ).says(
-            "You divide by the root of the number of keys. The divisor is the root of d, the "
-            "number of features of the query.",
-            "Which axis of `keys` counts the keys, and which one counts the features?",
-        ),
-        mistake(
-            "no_softmax",
-            _weighing(lambda q, k: k @ q / _root(q)),
-            twins=(_weighing(lambda q, k: k @ q),),
-        ).says(
-            "You average with the scores themselves. Scores need not be positive or sum to 1.",
-            "Which step turns scores into positive weights that sum to 1?",
-        ),
-        mistake("keys_averaged", _keys_averaged).says(
-            "Your output is an average of the keys. The keys only decide the weights, and the "
-            "output averages the values.",
-            "Which of the three arguments holds the information that is passed on?",
-        ),
-        mistake(
-            "not_divided_by_the_sum",
-            _weighing(lambda q, k: (k @ q / _root(q)).exp()),
-            twins=(_weighing(lambda q, k: (k @ q / _root(q) - (k @ q / _root(q)).max()).exp()),),
-        ).says(
-            "Your weights are exponentials that do not sum to 1.",
-            "What does a softmax do after it takes the exponentials?",
-        ),
-        mistake("unstable", _weighing(lambda q, k: unshifted(k @ q / _root(q)))).says(
-            *words("unstable")
-        ),
     ),
     hints=(
         "Three steps: a score for each key, a softmax that turns the scores into weights, and an "

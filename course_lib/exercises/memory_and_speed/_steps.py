@@ -1,7 +1,7 @@
 """Attention in blocks, and its backward pass, in steps."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -19,12 +19,11 @@ class Blocked(Stepped):
     """`blocked_attention` in steps. Product, root and own are those of any attention."""
 
     product, root, own = Attention.product, Attention.root, Attention.own
-    fade_totals = fade_outputs = True
-    filled = -math.inf
+    fade_outputs = True
 
     @classmethod
-    def answer(cls, changes: Mapping[str, object]) -> Callable:
-        steps = cls.changed(changes)()
+    def answer(cls) -> Callable:
+        steps = cls()
         return lambda queries, keys, values, mask=None, block_size=128: steps.attend(
             (queries, keys, values), mask, block_size
         )
@@ -44,7 +43,7 @@ class Blocked(Stepped):
         if allowed is None:
             return scores
         columns = allowed.expand(*allowed.shape[:-1], keys.shape[-2])[..., block]
-        return scores.masked_fill(~columns, self.filled)
+        return scores.masked_fill(~columns, -math.inf)
 
     def attend(self, inputs, mask, block_size) -> tuple[Tensor, Tensor]:
         queries, keys, values = inputs
@@ -57,7 +56,7 @@ class Blocked(Stepped):
             larger = torch.maximum(maxima, scores.amax(-1, True))
             shift = self.shift(larger)
             weights, factor = torch.exp(scores - shift), torch.exp(maxima - shift)
-            totals = (totals * factor if self.fade_totals else totals) + weights.sum(-1, True)
+            totals = totals * factor + weights.sum(-1, True)
             old = outputs * factor if self.fade_outputs else outputs
             outputs = old + weights @ values[..., block, :]
             maxima = larger
@@ -68,11 +67,9 @@ class Blocked(Stepped):
 class Recomputed(Blocked):
     """`RecomputedAttention` in steps. The names of the backward pass's steps end in `_again`."""
 
-    add_queries = True
-
     @classmethod
-    def answer(cls, changes: Mapping[str, object]) -> Callable:
-        steps = cls.changed(changes)()
+    def answer(cls) -> Callable:
+        steps = cls()
 
         class RecomputedAttention(torch.autograd.Function):
             @staticmethod
@@ -113,7 +110,7 @@ class Recomputed(Blocked):
             grad_weights = grad_weights - self.row_sums(grad, outputs, weights, grad_weights)
             grad_scores = weights * grad_weights / self.root_again(queries)
             for_queries = grad_scores @ keys[..., block, :] * self.root_for_queries(queries)
-            grads[0] = for_queries + (grads[0] if self.add_queries else 0.0)
+            grads[0] = grads[0] + for_queries
             grads[1][..., block, :] = grad_scores.mT @ queries
             grads[2][..., block, :] = weights.mT @ grad
         return tuple(grads)

@@ -167,31 +167,11 @@ class CalledAsInKeras(Almost):
 # wrong in one step
 
 
-@wrong("earlier_call_remembered")
-class RemembersTheLastLengths(Almost):
-    lens = None
-
-    def weigh(self, scores, valid_lens, mask):
-        self.lens = self.lens if valid_lens is None else valid_lens
-        return masked_softmax(scores, self.lens, mask)
-
-
-@wrong("stored_after_dropout")
-class KeepsDropped(Almost):
-    def outputs(self, weights, keys, values):
-        weights = self.dropout(weights)
-        self.attention_weights = weights.detach()
-        return weights @ values
-
-
 def filled(scores, given, number=-math.inf):
     return scores.masked_fill(~allowed(scores, *given), number)
 
 
 but = wrong_in(Almost)
-LinearScores = but("no_tanh", score=lambda self, q, k: self.w_v(q + k).squeeze(-1))
-TwoTanhs = but("tanh_of_each", score=lambda self, q, k: self.w_v(q.tanh() + k.tanh()).squeeze(-1))
-EmptyRowsAreNaN = but("empty_row_nan", weigh=lambda self, s, *given: filled(s, given).softmax(-1))
 TanhByHand = but(
     score=lambda self, q, k: self.w_v(
         ((q + k).exp() - (-q - k).exp()) / ((q + k).exp() + (-q - k).exp())
@@ -204,20 +184,6 @@ EmptyRowsBeforeCombining = but(
         0.0,
     )
 )
-MaskForgotten = but("bool_mask_ignored", weigh=lambda self, s, lens, m: masked_softmax(s, lens))
-LengthsForgotten = but("lengths_ignored", weigh=lambda self, s, lens, m: masked_softmax(s, mask=m))
-TorchModuleMask = but(
-    "mask_inverted",
-    weigh=lambda self, s, lens, m: masked_softmax(s, lens, None if m is None else ~m),
-)
-DropoutMadeInForward = but(
-    "dropout_in_eval", outputs=lambda self, w, k, v: nn.Dropout(self.dropout.p)(w) @ v
-)
-DropsOutputs = but(
-    "dropout_on_the_outputs",
-    outputs=lambda self, w, k, v: F.dropout(w @ v, self.dropout.p, self.training),
-)
-KeepsGraph = but("weights_with_graph", kept=lambda self, weights: weights)
 
 
 class Faulty(Almost):

@@ -71,10 +71,6 @@ def changed(change):
     return lambda *inputs: unsqueeze(*change(*inputs))
 
 
-linear_only = wrong("no_tanh")(projected(lambda q, k, v: (q @ v)[:, :, None] + (k @ v)[:, None, :]))
-two_tanhs = wrong("tanh_of_each")(
-    projected(lambda q, k, v: (q.tanh() @ v).unsqueeze(2) + (k.tanh() @ v).unsqueeze(1))
-)
 another_activation = wrong("wrong_values")(paired(lambda x, v: torch.relu(x) @ v))
 bare_squeeze = wrong("squeezed")(
     paired(lambda x, v: F.linear(torch.tanh(x), v.unsqueeze(0)).squeeze())
@@ -83,7 +79,6 @@ batch_forgotten = wrong()(projected(lambda q, k, v: torch.tanh(q.unsqueeze(2) + 
 keys_without_gradient = wrong()(
     projected(lambda q, k, v: torch.tanh(q[:, :, None] + k.data[:, None]) @ v)
 )
-no_new_axes = wrong("not_paired")(projected(lambda q, k, v: torch.tanh(q + k) @ v))
 always_float32 = wrong("dtype_changed")(changed(lambda *inputs: [x.float() for x in inputs]))
 columns_for_features = wrong("weights_not_transposed")(
     lambda queries, keys, w_q, w_k, w_v: (

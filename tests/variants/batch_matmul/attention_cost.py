@@ -2,8 +2,6 @@
 
 import collections
 
-import numpy as np
-
 from course_lib.authoring.variants import faulty, right, wrong
 
 
@@ -63,33 +61,16 @@ def of_pairs(count):
 
 
 @wrong()
-@counting
-def counted_by_numpy(batch, n, m, d, d_v, size):
-    pairs = np.prod([batch, n, m])
-    return int(2 * pairs * (d + d_v)), int(pairs * size)
-
-
-@wrong()
 def a_tuple(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
     pairs = batch * num_queries * num_keys
     return 2 * pairs * (d + d_v), pairs * bytes_per_element
 
 
-multiply_adds = wrong("factor_2_missing")(
-    of_pairs(lambda pairs, d, d_v, size: (pairs * d + pairs * d_v, pairs * size))
-)
-only_d = wrong("d_used_twice")(of_pairs(lambda pairs, d, d_v, size: (4 * pairs * d, pairs * size)))
-float32_only = wrong("always_4_bytes")(
-    of_pairs(lambda pairs, d, d_v, size: (2 * pairs * (d + d_v), 4 * pairs))
-)
 halves = wrong("not_whole")(
     of_pairs(lambda pairs, d, d_v, size: (pairs * (d + d_v) / 0.5, float(pairs * size)))
 )
 zero_taken_for_not_given = wrong()(
     of_pairs(lambda pairs, d, d_v, size: (2 * pairs * (d + (d_v or d)), pairs * size))
-)
-one_item = wrong("batch_forgotten")(
-    counting(lambda b, n, m, d, d_v, size: (2 * n * m * (d + d_v), n * m * size))
 )
 
 
@@ -105,10 +86,3 @@ def several_faults(faults):
         return attention_cost(batch, num_queries, num_keys, d, d_v, bytes_per_element)
 
     return without_default if "no_default" in faults else attention_cost
-
-
-@wrong("int64_overflow")
-def with_numpy(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
-    flops = 2 * np.prod([batch, num_queries, num_keys, d + d_v])
-    size = np.prod([batch, num_queries, num_keys, bytes_per_element])
-    return {"flops": int(flops), "score_bytes": int(size)}

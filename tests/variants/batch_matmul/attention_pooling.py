@@ -1,7 +1,5 @@
 """Answers to `attention_pooling`."""
 
-import math
-
 import torch
 from torch.nn import functional as F
 
@@ -78,17 +76,7 @@ def remembers_by_shape(queries, keys, values):
     return weights @ values, weights
 
 
-columns_sum_to_one = wrong("over_queries")(
-    lambda q, k, v: ((w := torch.softmax(q @ k.mT, dim=-2)) @ v, w)
-)
 keys_averaged = wrong("wrong_shape")(lambda q, k, v: ((w := weights_of(q, k)) @ k, w))
-raw_scores = wrong("no_softmax")(lambda q, k, v: (q @ k.mT @ v, q @ k.mT))
-textbook = wrong("scaled_already")(
-    lambda q, k, v: ((w := weights_of(q / math.sqrt(q.shape[-1]), k)) @ v, w)
-)
-exp_over_sum = wrong("unstable")(
-    lambda q, k, v: ((w := (e := (q @ k.mT).exp()) / e.sum(-1, keepdim=True)) @ v, w)
-)
 weights_detached = wrong("gradient_cut")(lambda q, k, v: ((w := weights_of(q, k)) @ v, w.detach()))
 weights_first = wrong("results_in_another_order")(lambda q, k, v: ((w := weights_of(q, k)), w @ v))
 float32 = wrong("dtype_changed")(lambda q, k, v: three_lines(q.float(), k.float(), v.float()))

@@ -1,7 +1,5 @@
 """Answers to `batched_scores`."""
 
-import math
-
 import torch
 
 from course_lib.authoring.variants import faulty, right, wrong
@@ -46,17 +44,6 @@ def heads_with_two_letters(queries, keys):
     return torch.einsum("...qd,...kd->...qk", queries, keys)
 
 
-reshape = wrong("reshape_for_transpose")(
-    lambda queries, keys: queries @ keys.reshape(*keys.shape[:-2], keys.shape[-1], keys.shape[-2])
-)
-forgot_transpose = wrong("not_transposed")(lambda queries, keys: torch.matmul(queries, keys))
-queries_transposed = wrong("queries_transposed")(lambda queries, keys: queries.mT @ keys.mT)
-positions_of_three_axes = wrong("only_three_axes")(
-    lambda queries, keys: torch.matmul(queries, keys.transpose(1, 2))
-)
-textbook = wrong("scaled_already")(
-    lambda queries, keys: queries @ keys.mT / math.sqrt(queries.size(-1))
-)
 bare_squeeze = wrong("squeezed")(lambda queries, keys: torch.squeeze(queries @ keys.mT))
 float32 = wrong("dtype_changed")(lambda queries, keys: queries.float() @ keys.float().mT)
 order_of_four_axes = wrong("raised")(lambda queries, keys: queries @ keys.permute(0, 1, 3, 2))
@@ -78,9 +65,3 @@ def several_faults(faults):
         return torch.squeeze(scores) if "squeezed" in faults else scores
 
     return batched_scores
-
-
-@wrong("normalized")
-def cosines(queries, keys):
-    lengths = queries.norm(dim=-1)[..., :, None] * keys.norm(dim=-1)[..., None, :]
-    return queries @ keys.transpose(-1, -2) / lengths

@@ -54,15 +54,10 @@ def viewed_as_three_axes(a, b):
 
 
 at_sign = wrong("forbidden_call")(lambda a, b: a @ b)
-three_letters = wrong("only_three_axes")(lambda a, b: torch.einsum("bij,bjk->bik", a, b))
 single_precision = wrong("dtype_changed")(
     lambda a, b: torch.einsum("...nk,...km->...nm", a.float(), b.float())
 )
 squeezed = wrong("squeezed")(lambda a, b: torch.einsum("...nk,...km->...nm", a, b).squeeze())
-entry_by_entry = wrong("entry_by_entry")(lambda a, b: a * b)
-other_axis_summed = wrong("other_axis_summed")(
-    lambda a, b: (a.unsqueeze(-1) * b.unsqueeze(-3)).sum(-1)
-)
 summed_over_leading_axes = wrong("summed_over_leading_axes")(
     lambda a, b: torch.einsum("...ik,...kj->ij", a, b)
 )

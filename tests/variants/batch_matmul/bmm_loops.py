@@ -46,22 +46,6 @@ def recursion_over_items(a, b):
     return first if len(a) == 1 else torch.cat([first, recursion_over_items(a[1:], b[1:])])
 
 
-@wrong("only_last_term")
-def assigns(a, b):
-    out = torch.zeros(a.shape[0], a.shape[1], b.shape[2], dtype=a.dtype)
-    for x, i, j, t in itertools.product(*map(range, (*out.shape, a.shape[2]))):
-        out[x, i, j] = a[x, i, t] * b[x, t, j]
-    return out
-
-
-@wrong("indices_of_b_swapped")
-def swapped(a, b):
-    out = torch.zeros(a.shape[0], a.shape[1], b.shape[2], dtype=a.dtype)
-    for x, i, j, t in itertools.product(*map(range, (*out.shape, a.shape[2]))):
-        out[x, i, j] += a[x, i, t] * b[x, j, t]
-    return out
-
-
 @wrong("wrong_values")
 def rows_repeated(a, b):
     items = []
@@ -85,7 +69,6 @@ def one_buffer_for_all_calls(a, b):
     return _buffers.setdefault(out.shape, torch.empty_like(out)).copy_(out)
 
 
-forgot_the_item = wrong("b0_for_all")(lambda a, b: torch.stack([x @ b[0] for x in a]))
 at_sign = wrong("no_loop")(lambda a, b: a @ b)
 concatenated = wrong("axes_joined")(
     lambda a, b: torch.cat([x @ y for x, y in zip(a, b, strict=True)])
@@ -125,9 +108,6 @@ def default_dtype(a, b):
     return out
 
 
-one_product_missing = wrong("one_product_missing")(
-    lambda a, b: by_entry(a[..., :-1], b[:, :-1], like_the_product(a, b))
-)
 hard_coded = wrong()(lambda a, b: by_entry(a, b, torch.zeros(2, 3, 5, dtype=a.dtype)))
 
 
@@ -153,16 +133,3 @@ def one_item_for_all(a, b):
     for x in range(len(a)):
         out[x] = a[x] @ b[x]
         return out
-
-
-@wrong("total_kept")
-def total_of_a_row(a, b):
-    product = a.new_zeros(a.shape[0], a.shape[1], b.shape[2])
-    for item in range(a.shape[0]):
-        for i in range(a.shape[1]):
-            total = 0.0
-            for j in range(b.shape[2]):
-                for t in range(a.shape[2]):
-                    total = total + a[item, i, t] * b[item, t, j]
-                product[item, i, j] = total
-    return product

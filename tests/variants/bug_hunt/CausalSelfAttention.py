@@ -143,48 +143,15 @@ but = wrong_in(Almost)
 KeepsTheFirstMask = but(
     "raised", allowed=lambda self, x, lens: vars(self).setdefault("kept", allowed(x, lens))
 )
-ViewAsItLies = but(
-    "merge_without_transpose",
-    finish=lambda self, heads: self.W_o(heads.reshape(len(heads), heads.shape[2], -1)),
-)
-NoMask = but("not_causal", allowed=lambda self, x, lens: allowed(x, lens, causal=False))
 CausalInsideTheIf = but(
     "dropped_key_has_weight",
     allowed=lambda self, x, lens: allowed(x, lens, causal=lens is not None),
 )
-AllFourFaults = wrong("not_fixed")(with_the_faults({"root", "triangle", "nan", "merge"}))
-UpperTriangle = but("sees_the_future", allowed=lambda self, x, lens: upside_down(x, lens))
-MinusInfinity = but("empty_row_nan", weigh=lambda self, s, ok: minus_infinity(s, ok))
 LargestNumberSubtracted = but(
     "dropped_key_has_weight",
     weigh=lambda self, s, ok: (
         torch.where(ok, s, s - torch.finfo(s.dtype).max).softmax(-1) * ok.any(-1, keepdim=True)
     ),
-)
-RootOfEmbedDim = but(
-    "scale_embed_dim", score=lambda self, q, k: q @ k.mT / math.sqrt(self.W_o.in_features)
-)
-EmptyRowsRepaired = wrong("scale_embed_dim+sees_the_future+merge_without_transpose")(
-    with_the_faults({"root", "triangle", "merge"})
-)
-MergeRepaired = wrong("scale_embed_dim+sees_the_future+empty_row_nan")(
-    with_the_faults({"root", "triangle", "nan"})
-)
-RootRepaired = wrong("sees_the_future+empty_row_nan+merge_without_transpose")(
-    with_the_faults({"triangle", "nan", "merge"})
-)
-TriangleRepaired = wrong("scale_embed_dim+empty_row_nan+merge_without_transpose")(
-    with_the_faults({"root", "nan", "merge"})
-)
-ThirdsInAnotherOrder = but(
-    "thirds_in_another_order", parts=lambda self, x: [self.heads(x)[part] for part in (1, 0, 2)]
-)
-ThirdsInTurn = but(
-    "heads_cut_first",
-    parts=lambda self, x: [
-        part.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-        for part in self.W_qkv(x).unflatten(-1, (-1, 3)).unbind(-1)
-    ],
 )
 
 

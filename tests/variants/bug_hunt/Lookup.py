@@ -113,28 +113,11 @@ def with_the_faults(faults):
 
 
 but = wrong_in(Almost)
-KeepsTheFirstMask = but(
-    weights=lambda self, s, real: Almost.weights(self, s, vars(self).setdefault("kept", real))
-)
-RootOfQuerySize = but(
-    "scale_of_the_queries", root=lambda self, queries, q, k: math.sqrt(queries.shape[-1])
-)
-MaskAfterwards = but(
-    "zero_after_softmax", weights=lambda self, s, real: torch.where(real, s.softmax(-1), 0.0)
-)
-MinusInfinity = but(
-    "empty_row_nan", weights=lambda self, s, real: s.masked_fill(~real, -math.inf).softmax(dim=2)
-)
-AllFourFaults = wrong("not_fixed")(with_the_faults({"root", "mask_after", "eval_mode", "axis"}))
-ColumnsSumToOne = wrong("over_queries")(with_the_faults({"axis"}))
 LargestNumberSubtracted = but(
     "dropped_key_has_weight",
     weights=lambda self, s, real: (
         torch.where(real, s, s - torch.finfo(s.dtype).max).softmax(-1) * real.any(-1, keepdim=True)
     ),
-)
-RootAndDropout = wrong("scale_of_the_queries+dropout_in_eval")(
-    with_the_faults({"root", "eval_mode"})
 )
 
 

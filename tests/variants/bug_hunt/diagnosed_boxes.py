@@ -10,6 +10,5 @@ others_that_break_too = right(
 )
 more_boxes_than_asked = right(lambda: KEY | {"avocet": "rows_sum_to_one", "egret": "no idea"})
 rows_for_nan = wrong("some_entries_are_wrong")(lambda: KEY | {"ibis": "rows_sum_to_one"})
-the_same_everywhere = wrong("one_for_all")(lambda: dict.fromkeys(KEY, "queries_apart"))
 in_words = wrong("ibis_unknown_id")(lambda: KEY | {"ibis": "an empty item becomes nan"})
 a_list = wrong("no_dict")(lambda: list(KEY.values()))

@@ -39,16 +39,6 @@ def items_of_one_length_together(module, queries, keys, values, valid_lens):
     return True
 
 
-@wrong("lengths_given_again")
-def lengths_in_both_calls(module, queries, keys, values, valid_lens):
-    masked = module(queries, keys, values, valid_lens)
-    deleted = [
-        module(queries[[b]], keys[[b], :n], values[[b], :n], valid_lens[[b]])
-        for b, n in enumerate(valid_lens.tolist())
-    ]
-    return torch.allclose(masked, torch.cat(deleted), atol=1e-6)
-
-
 @wrong()
 def shapes_only(module, queries, keys, values, valid_lens):
     n = int(valid_lens.min())
@@ -91,13 +81,11 @@ def _close(a, b):
     return torch.allclose(a, b, atol=1e-6)
 
 
-signed = wrong("errors_pass")(each(lambda a, b: (a - b).max() < 1e-6))
 first_feature = wrong("accepts_last_feature")(each(lambda a, b: _close(a[:, 0], b[:, 0])))
 only_the_first_query = wrong("accepts_last_row")(each(lambda a, b: _close(a[0], b[0])))
 nan_accepted = wrong("accepts_turns_nan")(each(lambda a, b: not (a - b).abs().max() > 1e-5))
 exactly_equal = wrong("rejects_rounding")(each(torch.equal))
 default_tolerance = wrong("tolerance_too_small")(each(torch.allclose))
-returns_inside_the_loop = wrong("one_item_only")(each(_close, slice(1)))
 
 
 @faulty("one_sided", "first_item", "first_query", "loose")
@@ -118,14 +106,6 @@ def with_faults(faults):
     return masking_equals_deleting
 
 
-@wrong("longest_only")
-def batch_trimmed(module, queries, keys, values, valid_lens):
-    real = slice(int(valid_lens.max()))
-    with_lengths = module(queries, keys, values, valid_lens)
-    trimmed = module(queries, keys[:, real], values[:, real])
-    return torch.allclose(with_lengths, trimmed, atol=1e-5)
-
-
 @wrong("raised")
 def keys_and_values_stacked(module, queries, keys, values, valid_lens):
     return item_by_item(module, queries, *torch.stack([keys, values]), valid_lens)
@@ -134,13 +114,6 @@ def keys_and_values_stacked(module, queries, keys, values, valid_lens):
 @wrong("wrong_type")
 def bool_of_numpy(module, queries, keys, values, valid_lens):
     return np.bool_(item_by_item(module, queries, keys, values, valid_lens))
-
-
-@wrong("mode_changed")
-def mode_changed(module, queries, keys, values, valid_lens):
-    if hasattr(module, "eval"):
-        module.eval()
-    return item_by_item(module, queries, keys, values, valid_lens)
 
 
 @wrong("accepts_one_key_less")

@@ -54,15 +54,6 @@ def grid_and_refine(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     return math.exp((low + high) / 2)
 
 
-@wrong("gradient_cut")
-def item_before_backward(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
-    log_h = torch.tensor(math.log(initial), requires_grad=True)
-    train(
-        log_h, num_steps, lr, lambda: loss(inputs, targets, math.exp(log_h.item())), torch.optim.SGD
-    )
-    return math.exp(log_h.item())
-
-
 @wrong("initial_returned")
 def step_forgotten(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     log_h = torch.tensor(math.log(initial), requires_grad=True)

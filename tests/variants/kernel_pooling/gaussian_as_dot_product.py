@@ -42,13 +42,8 @@ def of_norms(score):
 
 logarithms_of_the_weights = right(of_kernel(lambda s: torch.log_softmax(s, dim=-1)))
 already_softmaxed = wrong("softmax_of_the_result")(of_kernel(lambda s: torch.softmax(s, dim=-1)))
-back_from_the_kernel = wrong("logarithm_of_kernel")(of_kernel(lambda s: torch.exp(s).log()))
 back_with_a_floor = wrong()(of_kernel(lambda s: torch.log(torch.exp(s) + 1e-12)))
 positive_square = wrong("negated")(of_kernel(torch.neg))
-norms_forgotten = wrong("only_for_unit_keys")(of_norms(lambda dots, q, k, h: dots / h**2))
-key_term_wrong = wrong("key_term_wrong")(of_norms(lambda dots, q, k, h: (dots - k) / h**2))
-query_term_only = wrong("query_term_only")(of_norms(lambda dots, q, k, h: (dots - q / 2) / h**2))
-bandwidth_once = wrong("bandwidth_not_squared")(of_norms(lambda dots, q, k, h: (dots - k / 2) / h))
 mixed_term_once = wrong()(of_norms(lambda dots, q, k, h: (dots - q - k) / (2 * h**2)))
 distance_without_square = wrong()(
     lambda queries, keys, bandwidth: -torch.cdist(queries, keys) / (2 * bandwidth**2)

@@ -68,23 +68,10 @@ def kernel(squared, h):
     return torch.exp(-squared / (2 * h**2))
 
 
-def divided(kernel):
-    return kernel / kernel.sum(-1, keepdim=True)
-
-
-softmax_over_rows = wrong("over_queries")(
-    weighing(lambda squared, h: torch.softmax(-squared / (2 * h**2), 0))
-)
-sign_forgotten = wrong("plus_distance")(scoring(lambda squared, h: squared / (2 * h**2)))
-no_half = wrong("half_missing")(scoring(lambda squared, h: -squared / h**2))
-bandwidth_once = wrong("bandwidth_not_squared")(scoring(lambda squared, h: -squared / (2 * h)))
-weights_as_in_d2l = wrong("bandwidth_multiplies")(scoring(lambda squared, h: -squared * h**2 / 2))
-rooted = wrong("root_squared")(scoring(lambda squared, h: -(torch.sqrt(squared) ** 2) / (2 * h**2)))
 weights_detached = wrong("gradient_cut")(
     lambda *inputs: ((pooled := bandwidth_as_unit(*inputs))[0], pooled[1].detach())
 )
 no_grad = wrong("gradient_cut")(scoring(lambda squared, h: -squared.detach() / (2 * h**2)))
-naive = wrong("underflow")(weighing(lambda squared, h: divided(kernel(squared, h))))
 item_of_an_int = wrong("raised")(
     lambda *given: bandwidth_as_unit(
         *given[:3], given[3] if isinstance(given[3], float) else given[3].item()

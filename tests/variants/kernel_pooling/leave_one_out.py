@@ -29,15 +29,6 @@ def zero_and_renormalise(inputs, targets, bandwidth):
     return (weights / torch.where(total > 0, total, 1.0)) @ targets
 
 
-@wrong("own_share_subtracted")
-def closed_form(inputs, targets, bandwidth):
-    weights = torch.softmax(scores_of(inputs, bandwidth), -1)
-    own = torch.diagonal(weights)
-    if len(inputs) == 1:
-        return torch.zeros_like(targets)
-    return (weights @ targets - own * targets) / (1 - own)
-
-
 @right
 def delete_and_loop(inputs, targets, bandwidth):
     predictions = []
@@ -47,16 +38,6 @@ def delete_and_loop(inputs, targets, bandwidth):
         kernel = torch.exp(-((inputs[i] - x) ** 2) / (2 * bandwidth**2))
         total = kernel.sum()
         predictions.append((kernel * y).sum() / total if total > 0 else total)
-    return torch.stack(predictions)
-
-
-@wrong("twins_left_out")
-def by_value(inputs, targets, bandwidth):
-    predictions = []
-    for x in inputs:
-        keep = inputs != x
-        w = torch.softmax(-((inputs[keep] - x) ** 2) / (2 * bandwidth**2), -1)
-        predictions.append(w @ targets[keep])
     return torch.stack(predictions)
 
 
@@ -75,14 +56,6 @@ def weighing(weigh):
     )
 
 
-def with_epsilon(epsilon):
-    def leave_one_out(inputs, targets, bandwidth):
-        kernel = torch.exp(scores_of(inputs, bandwidth)).masked_fill(diagonal(inputs), 0.0)
-        return kernel @ targets / (kernel.sum(-1) + epsilon)
-
-    return leave_one_out
-
-
 @wrong("gradient_cut")
 def detached(inputs, targets, bandwidth):
     if isinstance(bandwidth, torch.Tensor):
@@ -90,20 +63,12 @@ def detached(inputs, targets, bandwidth):
     return masked_diagonal(inputs.detach(), targets.detach(), bandwidth)
 
 
-everyone = wrong("no_exclusion")(weighing(lambda s, own: torch.softmax(s, -1)))
-zero_afterwards = wrong("not_renormalised")(
-    weighing(lambda s, own: s.softmax(-1).masked_fill(own, 0))
-)
-half_missing = wrong("half_missing")(
-    weighing(lambda s, own: (2 * s).masked_fill(own, -math.inf).softmax(-1).nan_to_num(0.0))
-)
 nan_when_alone = wrong("single_point_nan")(
     weighing(lambda s, own: s.masked_fill(own, -math.inf).softmax(-1))
 )
 nan_to_num_at_the_end = wrong("gradient_not_finite")(
     lambda *inputs: torch.nan_to_num(nan_when_alone(*inputs))
 )
-never_divides_by_0 = wrong("small_number_added")(with_epsilon(1e-10))
 column = wrong("axis_kept")(lambda *inputs: masked_diagonal(*inputs)[:, None])
 
 

@@ -140,16 +140,6 @@ class Almost(ListOfBlocks):
         return self.to_logits(self.norm(x))
 
 
-def normed_first(self, x, block):
-    z = block.norm_1(x)
-    return z + block.attention(z)
-
-
-def and_normed_again(self, x, block):
-    z = block.norm_2(x)
-    return z + block.feed_forward(z)
-
-
 def gelu_replaced(activation):
     def change(self, num_tokens, attentions, positions, hidden_dim):
         for block in self.blocks:
@@ -160,31 +150,15 @@ def gelu_replaced(activation):
 
 
 but = wrong_in(Almost)
-AsInTheFirstPaper = but(
-    "post_norm",
-    attend=lambda self, x, block: block.norm_1(x + block.attention(x)),
-    think=lambda self, x, block: block.norm_2(x + block.feed_forward(x)),
-)
-OverwritesX = but("residual_of_the_normed", attend=normed_first, think=and_normed_again)
-AttentionOnly = but("no_residual", attend=lambda self, x, block: block.attention(block.norm_1(x)))
 CopiedLine = but(think=lambda self, x, block: x + block.feed_forward(block.norm_1(x)))
-NoLastNorm = but("no_final_norm", finish=lambda self, x: self.to_logits(x))
 NoPositions = but(place=lambda self, x, tokens: x)
-Scaled = but(
-    "scaled_embeddings",
-    place=lambda self, x, tokens: x * x.shape[-1] ** 0.5 + self.positions[: tokens.shape[1]],
-)
 PositionsAfterTheNorm = but(
     place=lambda self, x, tokens: x,
     finish=lambda self, x: self.to_logits(self.norm(x) + self.positions[: x.shape[1]]),
 )
-PositionsFromTheEnd = but(
-    "positions_from_the_end", place=lambda self, x, tokens: x + self.positions[-tokens.shape[1] :]
-)
 FromPositionOne = but(
     place=lambda self, x, tokens: x + self.positions.roll(-1, 0)[: tokens.shape[1]]
 )
-Relu = but("relu", change=gelu_replaced(nn.ReLU()))
 NoActivation = but(change=gelu_replaced(nn.Identity()))
 GeluByTanh = but(change=gelu_replaced(nn.GELU(approximate="tanh")))
 WithDropout = but(change=gelu_replaced(nn.Sequential(nn.GELU(), nn.Dropout(0.2))))
@@ -199,15 +173,6 @@ KeepsTheFirstPositions = but(
 )
 FirstBlockAlone = but(finish=lambda self, x: self.to_logits(self.norm(self.blocks[0](x))))
 AnyLength = but("other_error", refuse=lambda self, tokens: tokens.clamp(max=self.context_length))
-
-
-@wrong("positions_stored")
-class PositionsStored(Almost):
-    def change(self, num_tokens, attentions, positions, hidden_dim):
-        self.register_buffer("positions", positions)
-
-
-PositionsStored.__name__ = "LanguageModel"  # torch's error contains this name, as in a notebook
 
 
 @wrong("not_as_requested")

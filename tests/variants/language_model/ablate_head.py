@@ -44,19 +44,6 @@ def factor_in_a_hook(model, layer, head):
         hook.remove()
 
 
-@wrong("weights_zeroed")
-@contextlib.contextmanager
-def columns_of_the_weight(model, layer, head):
-    part = part_of(model, layer)
-    own = columns_of(part, head)
-    kept = part.W_o.weight.data[:, own].clone()
-    part.W_o.weight.data[:, own] = 0.0
-    try:
-        yield
-    finally:
-        part.W_o.weight.data[:, own] = kept
-
-
 @right
 class ClassOfThisSignature:
     def __init__(self, model, layer, head):
@@ -111,19 +98,9 @@ but = wrong_in(stepwise)
 written_into = but(
     "left_over", zero=lambda x, own: x.index_fill_(-1, torch.arange(x.shape[-1])[own], 0.0)
 )
-everything_off = but("other_features", zero=lambda x, own: 0 * x)
 counted_from_one = but(features=lambda part, head: columns_of(part, head + 1))
 eval_mode = but("left_over", begin=lambda model: model.eval())
 all_hooks_removed = but("left_over", end=lambda handle, part: part.W_o._forward_pre_hooks.clear())
-
-
-@wrong("not_restored_after_an_error")
-@contextlib.contextmanager
-def without_finally(model, layer, head):
-    part = part_of(model, layer)
-    handle = part.W_o.register_forward_pre_hook(zeroing(columns_of(part, head)))
-    yield
-    handle.remove()
 
 
 @wrong("left_over")

@@ -166,11 +166,6 @@ def top_k_above_the_vocabulary(logits, temperature, top_k, generator):
 
 
 whole_text = but("raised", context=lambda tokens, size: tokens)
-the_beginning = but("first_tokens_read", context=lambda tokens, size: tokens[:, :size])
-divides_by_zero = but("zero_not_treated", choose=drawn)
-never_draws = but("always_the_likeliest", choose=lambda x, *options: x.argmax(-1, keepdim=True))
-times_temperature = drawing("temperature_multiplied", lambda x, t, k, g: drawn(x, 1 / t, k, g))
-without_top_k = drawing("top_k_ignored", lambda x, t, k, g: drawn(x, t, None, g))
 as_many_as_asked = drawing("raised", top_k_above_the_vocabulary)
 global_numbers = drawing("not_from_the_generator", lambda x, t, k, g: drawn(x, t, k, None))
 same_for_all = drawing("all_texts_equal", one_draw_for_all)
@@ -179,9 +174,7 @@ state_put_back = drawing("not_from_the_generator", seeded_anew)
 probabilities_as_logits = drawing(None, softmax_twice)
 best_alike = drawing(None, uniform_among_the_best)
 a_tiny_temperature = but(choose=lambda x, t, k, g: drawn(x, max(t, 1e-6), k, g))
-text_as_long_as_the_context = but("prompt_cut", keep=lambda tokens, size: tokens[:, -size:])
 with_gradients = but("graph_kept", gradients=torch.enable_grad)
-whatever_mode = but("mode_left_alone", enter=lambda model: None, leave=lambda model, training: None)
 always_in_train = but("mode_changed", leave=lambda model, training: model.train())
 
 

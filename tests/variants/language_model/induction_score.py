@@ -52,24 +52,7 @@ def stepwise(
 
 
 but = wrong_in(stepwise)
-where_it_was = but("same_token", key=lambda i, p: i - p)
-over_all_positions = but("divided_by_n", count=lambda n, p: n)
 not_a_number = but("not_a_number", empty=float("nan"))
-
-
-@wrong("first_half_counted")
-def mean_of_the_diagonal(attention_weights, period=None):
-    n = attention_weights.shape[-1]
-    p = n // 2 if period is None else period
-    return attention_weights.diagonal(offset=1 - p, dim1=1, dim2=2).mean(-1)
-
-
-@wrong("transposed")
-def keys_first(attention_weights, period=None):
-    n = attention_weights.shape[-1]
-    p = max(n // 2, 1) if period is None else min(period, n)
-    i = torch.arange(p, n)
-    return attention_weights[:, i - p + 1, i].sum(-1) / max(n - p, 1)
 
 
 @wrong("input_mutated")

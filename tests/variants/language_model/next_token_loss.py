@@ -36,39 +36,6 @@ def ignored_target(logits, tokens):
     return nn.CrossEntropyLoss()(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1))
 
 
-@wrong("no_shift")
-def both_cut_at_the_end(logits, tokens):
-    """The same with one position less, where the model gives other numbers."""
-    return F.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, :-1].flatten().long())
-
-
-@wrong("shifted_the_other_way")
-def first_logits_dropped(logits, tokens):
-    return F.cross_entropy(logits[:, 1:].mT, tokens[:, :-1].long())
-
-
-@wrong("last_position_counted")
-def rolled(logits, tokens):
-    return F.cross_entropy(logits.mT, torch.roll(tokens, -1, 1).long())
-
-
-@wrong("summed")
-def added_up(logits, tokens):
-    return F.cross_entropy(logits[:, :-1].mT, tokens[:, 1:].long(), reduction="sum")
-
-
-@wrong("reshaped")
-def viewed_into_shape(logits, tokens):
-    logits = logits[:, :-1]
-    return F.cross_entropy(logits.reshape(len(logits), -1, logits.shape[1]), tokens[:, 1:].long())
-
-
-@wrong("log_of_softmax")
-def naive(logits, tokens):
-    p = torch.softmax(logits, dim=-1)[:, :-1]
-    return -torch.log(torch.gather(p, 2, tokens[:, 1:].long()[..., None])).mean()
-
-
 @wrong("raised")
 def int64_only(logits, tokens):
     return F.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())

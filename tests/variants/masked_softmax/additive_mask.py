@@ -33,16 +33,6 @@ def overwrites_the_mask(mask, dtype):
     return numbers
 
 
-@wrong("finite_fill")
-def masked_fill_with_minus_1e9(mask, dtype):
-    numbers = torch.zeros_like(mask, dtype=dtype)
-    return numbers.masked_fill(mask == 0, -1e9)
-
-
-times_infinity = wrong("infinity_times_zero")(lambda mask, dtype: (~mask).to(dtype) * float("-inf"))
-fills_the_kept = wrong("inverted")(
-    lambda mask, dtype: torch.zeros_like(mask, dtype=dtype).masked_fill(mask, -math.inf)
-)
 on_the_cpu = wrong("cpu_tensor")(
     lambda mask, dtype: torch.where(mask.cpu(), torch.zeros((), dtype=dtype), -math.inf)
 )

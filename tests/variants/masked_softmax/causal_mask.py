@@ -45,11 +45,6 @@ def what_transformer_code_has(num_queries, num_keys=None, *, device=None):
     return torch.triu(torch.ones(shape, device=device), diagonal=1) == 1
 
 
-@wrong("num_keys_ignored")
-def square_always(num_queries, num_keys=None, *, device=None):
-    return lower_triangle(num_queries, device=device)
-
-
 def of_ones(change):
     """A mask from `change(matrix of ones, num_keys - num_queries)`."""
 
@@ -60,11 +55,6 @@ def of_ones(change):
     return causal_mask
 
 
-future_only = wrong("upper_triangular")(of_ones(lambda ones, more: ones.triu(more).bool()))
-torch_alignment = wrong("top_left_aligned")(of_ones(lambda ones, more: ones.tril() == 1))
-strictly_before = wrong("own_key_dropped")(of_ones(lambda ones, more: ones.tril(more - 1).bool()))
-shifted_the_wrong_way = wrong("offset_negated")(of_ones(lambda ones, more: ones.tril(-more).bool()))
-true_where_dropped = wrong("true_means_drop")(of_ones(lambda ones, more: ones.tril(more) == 0))
 float_triangle = wrong("wrong_dtype_kind")(of_ones(lambda ones, more: ones.tril(more)))
 minus_infinity_above_the_diagonal = wrong("wrong_dtype_kind")(
     of_ones(lambda ones, more: (ones * -torch.inf).triu(more + 1))
@@ -83,19 +73,3 @@ def slips_of_a_triangle(faults):
         return mask if "floats" in faults else mask.bool()
 
     return causal_mask
-
-
-@wrong("num_keys_ignored")
-def zero_taken_for_none(num_queries, num_keys=None, *, device=None):
-    num_keys = num_keys or num_queries
-    return torch.ones(num_queries, num_keys, dtype=torch.bool, device=device).tril(
-        num_keys - num_queries
-    )
-
-
-@wrong("never_shifted_left")
-def offset_at_least_0(num_queries, num_keys=None, *, device=None):
-    num_keys = num_queries if num_keys is None else num_keys
-    rows = torch.arange(num_queries, device=device)[:, None]
-    offset = max(0, num_keys - num_queries)
-    return torch.arange(num_keys, device=device)[None] <= rows + offset

@@ -61,7 +61,6 @@ def de_morgan(given):
 
 
 reduce_logical_and = right(of_given(lambda given: functools.reduce(torch.logical_and, given)))
-pipe = wrong("or_instead_of_and")(of_given(lambda given: functools.reduce(torch.logical_or, given)))
 true_means_dropped = wrong("wrong_values")(
     of_given(lambda given: ~functools.reduce(torch.logical_and, given))
 )
@@ -87,13 +86,3 @@ def slips_of_a_loop(faults):
         return result.int() if "whole_numbers" in faults else result
 
     return combine_masks
-
-
-@wrong("stops_at_none")
-def stops_at_none(*masks):
-    out = None
-    for m in masks:
-        if m is None:
-            break
-        out = m if out is None else out & m
-    return out

@@ -54,20 +54,11 @@ def column_against_row_on_the_cpu(valid_lens, max_len):
     return torch.gt(valid_lens.unsqueeze(dim=-1), row)
 
 
-less_or_equal = wrong("one_too_many")(
-    lambda valid_lens, max_len: torch.arange(max_len) <= valid_lens[..., None]
-)
 from_one = wrong("wrong_values")(
     lambda valid_lens, max_len: torch.arange(1, max_len + 1) < valid_lens[..., None]
 )
-padding_is_true = wrong("inverted")(
-    lambda valid_lens, max_len: torch.arange(max_len) >= valid_lens[..., None]
-)
 float_zero_one = wrong("wrong_dtype_kind")(
     lambda valid_lens, max_len: (torch.arange(max_len) < valid_lens[..., None]).to(torch.float64)
-)
-one_dimension = wrong("only_one_length_per_item")(
-    lambda valid_lens, max_len: torch.arange(max_len)[None, :] < valid_lens[:, None]
 )
 keeps_the_last_keys = wrong("wrong_values")(
     lambda valid_lens, max_len: torch.arange(max_len) >= max_len - valid_lens[..., None]
@@ -75,17 +66,6 @@ keeps_the_last_keys = wrong("wrong_values")(
 width_of_the_longest = wrong("wrong_shape")(
     lambda valid_lens, max_len: torch.arange(int(valid_lens.max()) + 1) < valid_lens[..., None]
 )
-
-
-@wrong("longest_length")
-def as_wide_as_needed(valid_lens, max_len):
-    positions = torch.arange(int(valid_lens.max()), device=valid_lens.device)
-    return positions < valid_lens.unsqueeze(-1)
-
-
-@wrong("queries_joined")
-def one_row_for_each_length(valid_lens, max_len):
-    return torch.arange(max_len, device=valid_lens.device)[None] < valid_lens.flatten()[:, None]
 
 
 @faulty("one_too_many", "lengths_of_items_only", "on_the_cpu")

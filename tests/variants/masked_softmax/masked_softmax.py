@@ -75,14 +75,6 @@ def query_lengths_given_to_heads(scores, valid_lens=None, mask=None):
     return finfo_then_zero(scores, valid_lens, mask)
 
 
-@wrong("query_axis_forgotten")
-def lengths_laid_over_as_they_are(scores, valid_lens=None, mask=None):
-    keep = torch.ones(scores.shape, dtype=torch.bool)
-    if valid_lens is not None:
-        keep = keep & (torch.arange(scores.size(-1)) < valid_lens.unsqueeze(-1))
-    return fill_and_zero(scores, None, keep if mask is None else keep & mask)
-
-
 def by_what_is_kept(weigh):
     """An answer that needs to know only which keys are kept: `weigh(scores, keep)`."""
     return lambda scores, valid_lens=None, mask=None: weigh(
@@ -101,13 +93,6 @@ def filled(scores, keep, number=-math.inf):
     return scores.masked_fill(~keep, number)
 
 
-@wrong("mask_inverted")
-def drops_the_kept(scores, valid_lens=None, mask=None):
-    if valid_lens is None and mask is None:
-        return torch.softmax(scores, -1)
-    return filled(scores, ~keep_of(scores, valid_lens, mask)).softmax(-1).nan_to_num(0)
-
-
 @wrong("input_mutated")
 @of_other_inputs
 def mask_in_place(scores, lens, mask):
@@ -115,14 +100,6 @@ def mask_in_place(scores, lens, mask):
     if mask is not None and mask.shape == scores.shape:
         mask &= keep
     return scores, None, keep
-
-
-@wrong("zero_after_softmax")
-@by_what_is_kept
-def softmax_zero_renormalise(scores, keep):
-    kept = torch.softmax(scores, -1) * keep
-    total = kept.sum(-1, keepdim=True)
-    return kept / torch.where(total == 0, 1.0, total)
 
 
 @wrong("wrong_gradient")
@@ -139,24 +116,8 @@ _seen = {}
 remembers_by_shape = wrong()(
     by_what_is_kept(lambda s, keep: finfo_then_zero(s, None, _seen.setdefault(s.shape, keep)))
 )
-plain_softmax = wrong("nothing_masked")(by_what_is_kept(lambda s, keep: F.softmax(s, -1)))
 
 
-def of_items(valid_lens):
-    return valid_lens if valid_lens is None or valid_lens.dim() == 1 else valid_lens.amax(-1)
-
-
-lengths_of_the_rows = wrong("lengths_of_the_queries")(
-    lambda s, valid_lens=None, mask=None: finfo_then_zero(
-        s, None, keep_of(s, None, mask) & keep_of(s.mT, of_items(valid_lens), None).mT
-    )
-)
-times_mask_before = wrong("filled_with_zero")(
-    by_what_is_kept(lambda s, keep: torch.softmax(s * keep, -1))
-)
-nan_rows = wrong("empty_row_nan")(
-    by_what_is_kept(lambda s, keep: F.softmax(torch.where(keep, s, -math.inf), -1))
-)
 looks_for_empty_rows_before_combining = wrong("not_a_number")(
     lambda s, valid_lens=None, mask=None: (
         filled(s, keep_of(s, valid_lens, mask))
@@ -166,16 +127,6 @@ looks_for_empty_rows_before_combining = wrong("not_a_number")(
         * keep_of(s, valid_lens, mask)
     )
 )
-empty_rows_become_uniform_without_nan = wrong("empty_row_uniform")(
-    by_what_is_kept(lambda s, keep: filled(s, keep).softmax(-1).nan_to_num(1 / s.shape[-1]))
-)
-dim_minus_two = wrong("over_queries")(
-    by_what_is_kept(lambda s, keep: filled(s, keep).softmax(-2).nan_to_num(0))
-)
-one_mask_only = wrong("one_mask_only")(
-    of_other_inputs(lambda s, lens, mask: (s, lens, mask if lens is None else None))
-)
-lengths_only = wrong("bool_mask_ignored")(of_other_inputs(lambda s, lens, mask: (s, lens, None)))
 through_data = wrong("gradient_cut")(of_other_inputs(lambda s, lens, mask: (s.data, lens, mask)))
 in_float32 = wrong("dtype_changed")(of_other_inputs(lambda s, lens, mask: (s.float(), lens, mask)))
 squeezed = wrong("squeezed")(lambda *args, **given: finfo_then_zero(*args, **given).squeeze())
@@ -191,52 +142,3 @@ def several_faults(faults):
         return weights if "empty_rows" in faults else weights * keep
 
     return masked_softmax
-
-
-@wrong("empty_row_patched")
-def nan_replaced(scores, valid_lens=None, mask=None):
-    dropped = torch.zeros_like(scores).masked_fill(~keep_of(scores, valid_lens, mask), -math.inf)
-    return torch.softmax(scores + dropped, dim=-1).nan_to_num(nan=0.0)
-
-
-@wrong("lengths_repeated")
-def heads_folded_into_the_batch(scores, valid_lens=None, mask=None):
-    if valid_lens is not None and scores.dim() == 4:
-        times = (scores.shape[1], *[1] * (valid_lens.dim() - 1))
-        real = keep_of(scores.flatten(0, 1), valid_lens.repeat(times), None)
-        mask = real.view(scores.shape) & (mask if mask is not None else True)
-        valid_lens = None
-    return finfo_then_zero(scores, valid_lens, mask)
-
-
-def zeroed_after(low):
-    """Fill with a finite number, and set the weights of dropped keys to 0 afterwards."""
-    return by_what_is_kept(lambda s, keep: filled(s, keep, low).softmax(-1) * keep)
-
-
-zeroed_after_9e15 = wrong("finite_fill")(zeroed_after(-9e15))
-zeroed_after_3e38 = wrong("finite_fill")(zeroed_after(-3e38))
-
-
-@wrong("unstable")
-@by_what_is_kept
-def largest_of_the_whole_batch(scores, keep):
-    e = torch.where(keep, (scores - filled(scores, keep).max()).exp(), 0.0)
-    total = e.sum(-1, keepdim=True)
-    return e / torch.where(keep.any(-1, keepdim=True), total, 1.0)
-
-
-@wrong("lengths_repeated")
-def lengths_of_items_repeated(scores, valid_lens=None, mask=None):
-    if valid_lens is not None and valid_lens.dim() == 2:
-        return finfo_then_zero(scores, valid_lens, mask)
-    return lengths_repeated_for_rows(scores, valid_lens, mask)
-
-
-@wrong("lengths_repeated")
-def lengths_repeated_for_rows(scores, valid_lens=None, mask=None):
-    if valid_lens is not None:
-        rows = valid_lens.reshape(-1).repeat(scores.shape[:-1].numel() // valid_lens.numel())
-        real = torch.arange(scores.shape[-1]) < rows[:, None]
-        mask = real.view(scores.shape) & (mask if mask is not None else True)
-    return finfo_then_zero(scores, None, mask)

@@ -140,10 +140,6 @@ def bad(message, **options):
     return wrong(message)(build(**options))
 
 
-no_delta = bad("row_sum_forgotten", delta=lambda w, dw, g, out: 0.0)
-delta_of_a_block = bad("sum_of_one_block", delta=lambda w, dw, g, out: (w * dw).sum(-1, True))
-no_mask = bad("mask_forgotten_in_backward", with_mask=False)
-no_root = bad("root_forgotten", scale=lambda d: 1.0)
 drops_the_rest = bad("wrong_gradient", until=lambda m, b: m // b * b)
 
 

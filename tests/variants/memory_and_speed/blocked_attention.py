@@ -134,13 +134,8 @@ def scales_in_place(q, k, v, mask=None, block_size=128):
 
 
 but = wrong_in(stepwise)
-only_whole_blocks = but("short_block_dropped", stop=lambda m, b: m // b * b)
 no_care_for_infinity = but("empty_row", safe=lambda new: new)
 sliced_as_it_is = but("raised", columns=lambda mask, piece, m: mask[..., piece])
-log_of_the_sum = but("maximum_not_added", last=lambda top, total: total.log())
-keeps_the_maximum = but("maximum_for_logsumexp", last=lambda top, total: top)
-forgets_the_root = but("unscaled", scale=lambda d: 1.0)
-forgets_outputs = but("outputs_not_rescaled", fade_out=False)
 gradient_cut = wrong("gradient_cut")(
     torch.no_grad()(lambda *args, **given: two_passes(*args, **given))
 )

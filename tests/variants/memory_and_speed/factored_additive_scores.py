@@ -71,10 +71,6 @@ def guarded_by(near):
     return lambda q, k, w: fast_if(near(q, k), q, k, w)
 
 
-trusting = wrong("no_guard")(guarded_by(lambda q, k: True))
-without_abs = wrong("sum_guarded")(
-    guarded_by(lambda q, k: q.max() <= limit(q.dtype) and k.max() <= limit(k.dtype))
-)
 plain_tanh = wrong("spent_functions")(guarded_by(lambda q, k: False))
 gradient_cut = wrong("gradient_cut")(torch.no_grad()(lambda q, k, w: reciprocal(q, k, w)))
 
@@ -101,12 +97,3 @@ def slips_of_a_fast_form(faults):
         return scores
 
     return factored_additive_scores
-
-
-@wrong("factor_2_missing")
-def factor_2_missing(projected_queries, projected_keys, w_v):
-    q, k = projected_queries, projected_keys
-    if max(q.abs().max(), k.abs().max()) > 40 or q.dtype == torch.float16:
-        return torch.tanh(q[:, :, None] + k[:, None]) @ w_v
-    a, b = q.exp()[:, :, None], k.exp()[:, None]
-    return ((a * b - 1) / (a * b + 1)) @ w_v

@@ -49,24 +49,6 @@ def through_logsumexp(blocks):
     return m, torch.where(m == -math.inf, torch.zeros_like(m), (lse - m).exp())
 
 
-@wrong("blocks_read_twice")
-def two_passes_over_a_stream(blocks):
-    """The second pass finds nothing left."""
-    m = functools.reduce(torch.maximum, [b.amax(-1) for b in blocks])
-    return m, sum((b - m[..., None]).exp().sum(-1) for b in blocks)
-
-
-@wrong("blocks_read_twice")
-def two_loops(blocks):
-    m = torch.tensor(-math.inf)
-    for b in blocks:
-        m = torch.maximum(m, b.amax(-1))
-    s = torch.zeros_like(m)
-    for b in blocks:
-        s = s + (b - m[..., None]).exp().sum(-1)
-    return m, s
-
-
 def guarded(m):
     return torch.where(m == -math.inf, 0.0, m)
 
@@ -89,32 +71,15 @@ def by_block(
     return m, s
 
 
-def of_results(change):
-    """The right statistics, changed."""
-    return lambda blocks: change(*running(blocks))
-
-
-@wrong("starts_at_zero")
-def from_zero(blocks):
-    m = s = torch.tensor(0.0)
-    for b in blocks:
-        new = torch.maximum(m, b.amax(-1))
-        s, m = s * (m - new).exp() + (b - new[..., None]).exp().sum(-1), new
-    return m, s
-
-
 @wrong("spent_peak")
 def concatenated(blocks):
     return by_block([torch.cat(list(blocks), dim=-1)])
 
 
 but = wrong_in(by_block)
-never_rescaled = but("sum_not_rescaled", fade=lambda m, shift: 1.0)
-unguarded = but("empty_row", shift=lambda m: m)
 overwrites_the_blocks = but(
     "input_mutated", exponentials=lambda b, shift: b.sub_(shift.unsqueeze(-1)).exp_()
 )
-log_of_sum = wrong("logsumexp_returned")(of_results(lambda m, s: (m, torch.log(s))))
 
 
 @faulty("not_rescaled", "no_guard", "in_place", "all_kept")

@@ -188,50 +188,16 @@ class MaskOfItemsChanged(Almost):
         return permitted(valid_lens, mask, b, n, m, self.W_q.weight.device)
 
 
-@wrong("stored_after_dropout")
-class StoresDropped(Almost):
-    def used(self, weights):
-        dropped = self.dropout(weights)
-        self.attention_weights = dropped.detach()
-        return dropped
-
-
-def of_layers(project):
-    """The step `project`, from the three layers and the three inputs."""
-    return lambda self, q, k, v: project(self.W_q, self.W_k, self.W_v, q, k, v)
-
-
 but = wrong_in(Almost)
-SeedsSlip = but("values_from_keys", project=of_layers(lambda a, b, c, q, k, v: (a(q), b(k), c(k))))
 SplitByView = but(
     "wrong_values", split=lambda self, x: x.contiguous().view(len(x), self.h, -1, self.d)
 )
-MergedByReshape = but(
-    "merge_without_transpose", merge=lambda self, x: x.reshape(len(x), x.shape[2], -1)
-)
-OutputLayerForgotten = but("no_W_o", last=lambda self, x: x)
-NoMask = but("bool_mask_ignored", given=lambda self, lens, m: (lens, None))
-NoHeadAxis = but(
-    "item_mask_read_as_head_mask",
-    given=lambda self, lens, m: (lens, m[None] if m is not None and m.dim() == 3 else m),
-)
-PlainDotProducts = but("unscaled", score=lambda self, q, k: torch.einsum("bhnd,bhmd->bhnm", q, k))
-RootOfAllFeatures = but(
-    "scale_embed_dim", score=lambda self, q, k: (q @ k.mT).div((self.h * self.d) ** 0.5)
-)
-ScoresTimesTheMask = but("filled_with_zero", softmax=lambda self, s, ok: F.softmax(s * ok, dim=3))
 LargestNumberSubtracted = but(
     "dropped_key_has_weight",
     softmax=lambda self, s, ok: (
         torch.where(ok, s, s - torch.finfo(s.dtype).max).softmax(-1) * ok.any(-1, keepdim=True)
     ),
 )
-EmptyRowsBreak = but("empty_row_nan", softmax=lambda self, s, ok: filled(s, ok).softmax(-1))
-SoftmaxDownTheColumns = but(
-    "over_queries", softmax=lambda self, s, ok: filled(s, ok).softmax(dim=2).nan_to_num(nan=0.0)
-)
-KeepsTheGraph = but("weights_with_graph", kept=lambda self, w: w)
-AlwaysDropping = but("dropout_in_eval", used=lambda self, w: F.dropout(w, self.dropout.p))
 DropsOutputs = but(
     "dropout_on_output", used=lambda self, w: w, last=lambda self, x: self.dropout(self.W_o(x))
 )

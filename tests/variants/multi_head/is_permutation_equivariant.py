@@ -60,20 +60,12 @@ def mixed(agree=_close, order=_mixed):
     return test
 
 
-invariance = wrong("output_not_permuted")(lambda fn, x: _close(fn(x.flip(1)), fn(x)))
-wrong_axis = wrong("identity_permutation")(lambda fn, x: _close(fn(x.flip(0)), fn(x).flip(0)))
 exact = wrong("rejects_rounding")(mixed(torch.equal))
 default_tolerance = wrong("tolerance_too_small")(mixed(torch.allclose))
 more_than_allowed = wrong("accepts_always_nan")(mixed(lambda a, b: not (a - b).abs().max() > 1e-6))
 nan_equal = wrong("accepts_always_nan")(
     mixed(lambda a, b: torch.allclose(a, b, atol=1e-6, equal_nan=True))
 )
-mean_of_the_difference = wrong("accepts_one_entry")(mixed(lambda a, b: (a - b).abs().mean() < 1e-5))
-signed_difference = wrong("errors_pass")(mixed(lambda a, b: (a - b).max() < 1e-6))
-three_hundredths_allowed = wrong("accepts_a_hundredth")(
-    mixed(lambda a, b: torch.allclose(a, b, rtol=0.0, atol=0.03))
-)
-mirror = wrong("only_reversed")(mixed(order=lambda x: torch.arange(x.shape[1]).flip(0)))
 first_two = wrong("accepts_third_looks_ahead")(
     mixed(order=lambda x: [*range(x.shape[1])[1::-1], *range(2, x.shape[1])])
 )

@@ -62,38 +62,11 @@ def _copy(mha, reference, order="qkv", change=lambda x: x, weights=True, out=Tru
         reference.out_proj.bias.fill_(0)
 
 
-keys_first = wrong("another_order")(lambda mha, reference: _copy(mha, reference, "kqv"))
-biases_if_any = wrong("old_biases_left")(
-    lambda mha, reference: _copy(mha, reference, bias=mha.W_q.bias is not None)
-)
-only_the_inputs = wrong("output_forgotten")(lambda mha, reference: _copy(mha, reference, out=False))
-
-
 @wrong()
 @torch.no_grad()
 def empties_the_source(mha, reference):
     _copy(mha, reference)
     mha.W_q.weight.zero_()
-
-
-@wrong("reference_frozen")
-def copied_and_frozen(mha, reference):
-    through_data(mha, reference)
-    for parameter in reference.parameters():
-        parameter.requires_grad = False
-
-
-@wrong("weights_shared")
-def output_layer_assigned(mha, reference):
-    through_data(mha, reference)
-    reference.out_proj.weight = mha.W_o.weight
-
-
-@wrong("mode_changed")
-def left_in_eval_mode(mha, reference):
-    mha.eval()
-    reference.eval()
-    through_data(mha, reference)
 
 
 @faulty("biases left", "frozen", "shared")

@@ -20,19 +20,12 @@ def loop_over_heads(x):
     return out
 
 
-@wrong("reshape_without_transpose")
-def plain_reshape(x):
-    batch, heads, n, d = x.shape
-    return x.reshape(batch, n, heads * d)
-
-
 @wrong("raised")
 def view_after_transpose(x):
     batch, heads, n, d = x.shape
     return x.transpose(1, 2).view(batch, n, heads * d)
 
 
-stacked_last = wrong("interleaved")(lambda x: torch.stack(list(x.unbind(1)), dim=-1).flatten(2))
 forgot_to_join = wrong("wrong_shape")(lambda x: x.permute(0, 2, 1, 3))
 squeezed = wrong("squeezed")(lambda x: torch.cat(x.split(1, dim=1), dim=-1).squeeze())
 hard_coded_head_dim = wrong()(

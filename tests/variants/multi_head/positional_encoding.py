@@ -56,31 +56,7 @@ def of_angles(encode):
     return lambda num_positions, embed_dim: encode(_angles(num_positions, embed_dim), embed_dim)
 
 
-@wrong("column_exponent")
-def each_column_alone(num_positions, embed_dim):
-    c = torch.arange(embed_dim, dtype=torch.float64)
-    a = torch.arange(num_positions)[:, None] / 10000 ** (c / embed_dim)
-    return torch.where(c.long() % 2 == 0, a.sin(), a.cos())
-
-
-@wrong("odd_size_fails")
-@of_angles
-def crashes_on_odd(a, embed_dim):
-    pe = torch.zeros(len(a), embed_dim)
-    pe[:, 0::2] = a.sin().float()
-    pe[:, 1::2] = a.cos().float()
-    return pe
-
-
-concatenated = wrong("in_halves")(
-    of_angles(lambda a, size: torch.cat([a.sin(), a.cos()[:, : size // 2]], dim=1))
-)
 swapped = wrong()(of_angles(lambda a, size: _zip(a.cos(), a.sin(), size)))
-forgets_the_two = wrong("base_100")(
-    lambda num_positions, embed_dim: _turned(
-        _angles(num_positions, embed_dim, base=100.0), embed_dim
-    )
-)
 base_1000 = wrong("wrong_values")(
     lambda num_positions, embed_dim: _turned(
         _angles(num_positions, embed_dim, base=1000.0), embed_dim
@@ -90,9 +66,6 @@ half_precision = wrong()(
     lambda num_positions, embed_dim: _turned(
         torch.arange(num_positions)[:, None] * _angles(2, embed_dim)[1].half(), embed_dim
     )
-)
-from_one = wrong("positions_from_one")(
-    lambda num_positions, embed_dim: _turned(_angles(num_positions, embed_dim, start=1), embed_dim)
 )
 
 
@@ -110,11 +83,3 @@ def with_faults(faults):
         return table
 
     return encode
-
-
-@wrong("exponent_doubled")
-def counts_in_twos(num_positions, embed_dim):
-    places = torch.arange(num_positions)[:, None]
-    pairs = torch.arange(0, embed_dim, 2).repeat_interleave(2)[:embed_dim]
-    angles = places / 10000 ** (2 * pairs / embed_dim)
-    return torch.where(torch.arange(embed_dim) % 2 == 0, angles.sin(), angles.cos())

@@ -38,41 +38,7 @@ def exponential_of_one_step(offset, embed_dim):
     return torch.linalg.matrix_exp(offset * torch.block_diag(*(rate * quarter for rate in rates)))
 
 
-def _blocks(block):
-    """A matrix from `block(cos, sin)`, a nested list, of each pair."""
-
-    def shift_matrix(offset, embed_dim):
-        angles = (offset * _rates(embed_dim)).tolist()
-        return torch.block_diag(*(torch.tensor(block(math.cos(a), math.sin(a))) for a in angles))
-
-    return shift_matrix
-
-
-counter_clockwise = wrong("backwards")(_blocks(lambda c, s: [[c, -s], [s, c]]))
-both_signs = wrong("no_minus")(_blocks(lambda c, s: [[c, s], [s, c]]))
-
-
-@wrong("in_halves")
-def halves(offset, embed_dim):
-    angles = offset * _rates(embed_dim)
-    matrix = torch.diag(angles.cos().repeat(2))
-    half = torch.arange(embed_dim // 2)
-    matrix[half, half + len(half)] = angles.sin()
-    matrix[half + len(half), half] = -angles.sin()
-    return matrix
-
-
-@wrong("base_100")
-def without_the_two(offset, embed_dim):
-    angles = [offset / 10000 ** (i / embed_dim) for i in range(embed_dim // 2)]
-    turns = [[[math.cos(a), math.sin(a)], [-math.sin(a), math.cos(a)]] for a in angles]
-    return torch.block_diag(*(torch.tensor(turn) for turn in turns))
-
-
 stays = wrong()(lambda offset, embed_dim: torch.eye(embed_dim))
-as_many_steps_as_offset = wrong("forward_only")(
-    lambda offset, embed_dim: torch.linalg.matrix_power(loops(1, embed_dim), max(offset, 0))
-)
 one_step_only = wrong()(lambda offset, embed_dim: loops(1, embed_dim))
 
 

@@ -61,13 +61,6 @@ def two_heads_whatever(x, num_heads):
 unflatten_and_permute = right(
     checked(lambda x, h: x.unflatten(2, (h, x.shape[2] // h)).permute(0, 2, 1, 3))
 )
-just_a_view = wrong("view_without_transpose")(
-    checked(lambda x, h: x.contiguous().view(x.shape[0], h, x.shape[1], x.shape[2] // h))
-)
-not_moved = wrong("axes_left")(checked(lambda x, h: x.reshape(*x.shape[:2], h, -1)))
-every_other_feature = wrong("interleaved")(
-    checked(lambda x, h: torch.stack([x[..., i::h] for i in range(h)], dim=1))
-)
 
 
 @faulty("not transposed", "no error")

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from course_lib.attention import causal_mask, grouped_query_attention, rotary_embedding
-from course_lib.authoring.variants import faulty, right, wrong, wrong_in
+from course_lib.authoring.variants import faulty, right, wrong
 
 
 class Layers(nn.Module):
@@ -160,45 +160,6 @@ def tiled(self, q, k, v, mask):
     )
 
 
-def twice_root(self, q, k, v, mask):
-    return grouped_query_attention(q * self.d**0.5, k, v, mask=mask)
-
-
-but = wrong_in(Almost)
-IfCache = but(
-    "empty_cache_skipped",
-    extended=lambda self, q, k, v, cache: (q, *(cache.append(k, v) if cache else (k, v))),
-)
-FromZero = but("offset_ignored", offset=lambda self, cache: 0)
-TopLeft = but("first_query_sees_first_key", mask=lambda self, n, m: torch.ones(n, m).tril() > 0)
-NoMask = but("not_causal", mask=lambda self, n, m: None)
-MaskWithoutCacheOnly = but("first_query_sees_first_key", mask=lambda self, n, m: (
-    torch.arange(m) <= torch.arange(n)[:, None]
-))  # fmt: skip
-Tiled = but("groups_tiled", attend=tiled)
-QueriesOnly = but("not_rotated", rotated=lambda self, q, k, v, at: (self.turn(q, at), k, v))
-NoPositions = but("not_rotated", turn=lambda self, x, offset: x)
-AllThree = but(
-    "values_rotated",
-    rotated=lambda self, *qkv: [self.turn(each, qkv[-1]) for each in qkv[:-1]],
-)
-BaseOfTheDefault = but("base_ignored", turn=lambda self, x, offset: rotary_embedding(x, offset))
-Reshaped = but(
-    "heads_cut_by_reshape",
-    cut=lambda self, x, count: x.reshape(x.shape[0], count, x.shape[1], self.d),
-)
-MergedByReshape = but(
-    "merge_without_transpose", merge=lambda self, out: out.reshape(len(out), out.shape[2], -1)
-)
-WithGraph = but("weights_with_graph", kept=lambda self, weights: weights)
-Both = but("weights_returned_too", result=lambda self, outputs: (outputs, self.attention_weights))
-RootUndone = but("unscaled", attend=twice_root)
-NotRead = but("empty_cache_skipped", mask=lambda self, n, m: (
-    causal_mask(n, m) & (torch.arange(m) >= m - n)
-))  # fmt: skip
-NotCached = but(None, extended=lambda self, q, k, v, cache: (q, k, v))
-
-
 @wrong("not_as_requested")
 class HeadsByAnotherName(Almost):
     """`num_heads` is there during a call only."""
@@ -227,19 +188,6 @@ class SomethingBeforeBase(Almost):
         self, embed_dim, num_heads, num_groups, dropout=0.0, base=10000.0, device=None, dtype=None
     ):
         super().__init__(embed_dim, num_heads, num_groups, base, device=device, dtype=dtype)
-
-
-@wrong("offset_after_append")
-class LengthReadTooLate(Almost):
-    def forward(self, x, cache=None):
-        q = self.cut(self.W_q(x), self.num_heads)
-        k, v = self.cut(self.W_k(x), self.num_groups), self.cut(self.W_v(x), self.num_groups)
-        k = self.turn(k, self.offset(cache))
-        _, k, v = self.extended(q, k, v, cache)
-        q = self.turn(q, self.offset(cache))
-        out, weights = self.attend(q, k, v, self.mask(q.shape[2], k.shape[2]))
-        self.attention_weights = weights.detach()
-        return self.W_o(self.merge(out))
 
 
 @wrong()

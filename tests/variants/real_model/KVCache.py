@@ -92,12 +92,6 @@ class Almost(Concatenated):
 
 
 but = wrong_in(Almost)
-Replaces = but("overwritten", join=lambda self, old, new: new)
-AlongGroups = but("along_another_axis", join=lambda self, old, new: torch.cat([old, new], 1))
-NewestFirst = but("new_first", join=lambda self, old, new: torch.cat([new, old], -2))
-LenOfTheTensor = but("length_of_another_axis", size=lambda self: len(self.keys))
-CountsCalls = but("calls_counted", size=lambda self: self.calls)
-ValuesFirst = but("swapped", result=lambda self: (self.values, self.keys))
 KeysAlone = but("not_as_requested", result=lambda self: self.keys)
 Stacked = but("not_as_requested", result=lambda self: torch.stack((self.keys, self.keys)))
 NothingReturned = but(result=lambda self: None)

@@ -15,10 +15,6 @@ def refuse(h, g):
         raise ValueError(f"{h} heads for {g} groups")
 
 
-def allowed_of(scores, valid_lens, mask):
-    return masked_softmax(torch.zeros_like(scores), valid_lens, mask) > 0
-
-
 @right
 def with_lesson_05(queries, keys, values, valid_lens=None, mask=None):
     refuse(queries.shape[1], keys.shape[1])
@@ -103,21 +99,11 @@ def attention(
     return result(weights, values), weights
 
 
-def filled(scores, given, number=-math.inf):
-    return scores.masked_fill(~allowed_of(scores, *given), number)
-
-
 but = wrong_in(attention)
-tiled = but("groups_tiled", share=lambda x, times: torch.cat([x] * times, dim=1))
-not_shared = but("not_shared", share=lambda x, times: x)
 left_to_torch = but("other_error", check=lambda h, g: None)
-no_root = but("unscaled", score=lambda q, k: q @ k.mT)
-no_mask = but("bool_mask_ignored", weigh=lambda s, lens, m: masked_softmax(s, lens))
-no_lengths = but("lengths_ignored", weigh=lambda s, lens, m: masked_softmax(s, mask=m))
 mask_added = but(
     weigh=lambda s, lens, m: masked_softmax(s if m is None else s + m.to(s.dtype), lens),
 )
-nan_rows = but("empty_row_nan", weigh=lambda s, *given: filled(s, given).softmax(-1))
 cut_off = but("gradient_cut", result=lambda w, v: (w @ v).detach())
 
 

@@ -46,35 +46,9 @@ def almost(
 
 
 but = wrong_in(almost)
-no_last_norm = but("no_final_norm", read=lambda model, x: x)
-no_cache = but("caches_ignored", cache_of=lambda caches, i: None)
-empty_cache_left_out = but("caches_ignored", cache_of=lambda caches, i: caches[i] or None)
-first_cache = but("one_cache_for_all", cache_of=lambda caches, i: caches[0])
 caches_as_they_are = but("raised", cache_of=lambda caches, i: caches)
-norm_1_twice = but("norms_mixed_up", think=lambda x, b: x + b.feed_forward(b.norm_1(x)))
-no_sum = but("no_residual", think=lambda x, b: b.feed_forward(b.norm_2(x)))
 last_position = but(None, read=lambda model, x: model.norm(x)[:, -1:])
 original_paper = but(attend=lambda x, b, cache: b.norm_1(x + b.attention(x, cache)))
-
-
-@wrong("post_norm")
-def norms_after_the_sums(model, tokens, caches=None):
-    x = model.tokens(tokens)
-    for i, block in enumerate(model.blocks):
-        x = block.norm_1(x + block.attention(x, caches[i] if caches else None))
-        x = block.norm_2(x + block.feed_forward(x))
-    return model.norm(x) @ model.tokens.weight.T
-
-
-@wrong("residual_of_the_normed")
-def normed_for_good(model, tokens, caches=None):
-    x = model.tokens(tokens)
-    for i, block in enumerate(model.blocks):
-        x = block.norm_1(x)
-        x = x + block.attention(x, caches[i] if caches else None)
-        x = block.norm_2(x)
-        x = x + block.feed_forward(x)
-    return model.norm(x) @ model.tokens.weight.T
 
 
 @wrong()

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from course_lib.authoring.variants import faulty, right, wrong, wrong_in
+from course_lib.authoring.variants import faulty, right, wrong
 
 
 def angles_of(x, offset, base):
@@ -67,35 +67,6 @@ def in_steps(
         raise ValueError("d must be even")
     angles = (place(x, offset) * rates(x.shape[-1], base)).to(x.device)
     return join(turn(*pair(x), angles.cos(), angles.sin())).to(x.dtype)
-
-
-but = wrong_in(in_steps)
-
-
-def other_way(a, b, cos, sin):
-    return a * cos + b * sin, b * cos - a * sin
-
-
-signs_swapped = but("clockwise", turn=other_way)
-one_by_one = but(
-    "new_value_used_too_early",
-    turn=lambda a, b, cos, sin: (new := a * cos - b * sin, new * sin + b * cos),
-)
-always_from_zero = but("offset_ignored", place=lambda x, o: torch.arange(x.shape[-2])[:, None])
-exponent_without_two = but(
-    "exponent_halved", rates=lambda d, base: base ** (-torch.arange(d // 2) / d)
-)
-always_ten_thousand = but(
-    "base_ignored", rates=lambda d, base: 10000.0 ** (-torch.arange(0, d, 2) / d)
-)
-
-
-@wrong("halves_paired")
-def rotate_half(x, offset=0, base=10000.0):
-    angles = angles_of(x, offset, base)
-    angles = torch.cat([angles, angles], dim=-1)
-    a, b = x[..., : x.shape[-1] // 2], x[..., x.shape[-1] // 2 :]
-    return (x * angles.cos() + torch.cat([-b, a], dim=-1) * angles.sin()).to(x.dtype)
 
 
 @wrong("other_error")

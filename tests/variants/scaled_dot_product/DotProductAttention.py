@@ -70,14 +70,6 @@ class Buffer(nn.Module):
         return self.dropout(w) @ values if self.training else outputs
 
 
-@wrong("stored_after_dropout")
-class StoresTooLate(Almost):
-    def outputs(self, weights, values):
-        weights = self.dropout(weights)
-        self.attention_weights = weights.detach()
-        return weights @ values
-
-
 @wrong("training_flag_changed")
 class SwitchesToEval(Almost):
     def outputs(self, weights, values):
@@ -111,43 +103,13 @@ class RemembersTheFirstMask(Almost):
         return masked_softmax(scores, *self.masks)
 
 
-def allowed(scores, valid_lens, mask):
-    return masked_softmax(torch.zeros_like(scores), valid_lens, mask) > 0
-
-
 but = wrong_in(Almost)
 OtherName = but("attribute_missing", keep=lambda self, w: setattr(self, "weights", w.detach()))
-KeepsTheGraph = but("weights_with_graph", kept=lambda self, w: w)
-DropsScores = but(
-    "dropout_on_the_scores",
-    score=lambda self, q, k: self.dropout(Almost.score(self, q, k)),
-    outputs=lambda self, w, v: w @ v,
-)
-FillsWithMinusInfinity = but(
-    "empty_row_nan",
-    weigh=lambda self, s, *given: s.masked_fill(~allowed(s, *given), -math.inf).softmax(-1),
-)
 CutsTheGradientInTrainMode = but(
     weigh=lambda self, s, *given: masked_softmax(s.detach() if self.training else s, *given)
 )
-DropoutInForward = but(
-    "dropout_in_eval", outputs=lambda self, w, v: nn.Dropout(self.dropout.p)(w) @ v
-)
 ForgetsDropout = but("dropout_missing", outputs=lambda self, w, v: w @ v)
-DropsOutputs = but("dropout_on_the_outputs", outputs=lambda self, w, v: self.dropout(w @ v))
-WeightsReturnedToo = but(
-    "weights_returned_too", outputs=lambda self, w, v: (self.dropout(w) @ v, w)
-)
 DropsValues = but("wrong_values", outputs=lambda self, w, v: w @ self.dropout(v))
-Unscaled = but("unscaled", score=lambda self, q, k: q @ k.mT)
-MaskForgotten = but("bool_mask_ignored", weigh=lambda self, s, lens, m: masked_softmax(s, lens))
-LengthsNotPassedOn = but(
-    "lengths_ignored", weigh=lambda self, s, lens, m: masked_softmax(s, mask=m)
-)
-MaskAsTorchsLayerWantsIt = but(
-    "mask_inverted",
-    weigh=lambda self, s, lens, m: masked_softmax(s, lens, None if m is None else ~m),
-)
 ThreeAxesOnly = but(
     score=lambda self, q, k: torch.bmm(q, k.transpose(1, 2)) / math.sqrt(q.shape[-1]),
 )

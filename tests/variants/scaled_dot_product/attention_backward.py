@@ -5,7 +5,7 @@ import math
 import torch
 
 from course_lib.attention import scaled_dot_product_attention
-from course_lib.authoring.variants import faulty, right, wrong, wrong_in
+from course_lib.authoring.variants import faulty, right, wrong
 
 
 @right
@@ -44,42 +44,6 @@ def autograd(queries, keys, values, grad_outputs):
     q, k, v = (x.detach().clone().requires_grad_() for x in (queries, keys, values))
     out = torch.softmax(q @ k.T / math.sqrt(q.shape[-1]), -1) @ v
     return torch.autograd.grad(out, (q, k, v), grad_outputs)
-
-
-def scaled(scores, d):
-    return scores / math.sqrt(d)
-
-
-def of_scores(weights, grad):
-    """The gradient with respect to the scaled scores."""
-    return weights * (grad - (weights * grad).sum(-1, keepdim=True))
-
-
-def backward(
-    queries,
-    keys,
-    values,
-    grad_outputs,
-    *,
-    softmax=lambda scores: torch.softmax(scores, -1),
-    scale=scaled,
-    back=of_scores,
-    scale_back=scaled,
-    result=lambda ds, q, k: (ds @ k, ds.T @ q),
-):
-    """A right answer in steps; what follows changes one of them."""
-    d = queries.shape[-1]
-    w = softmax(scale(queries @ keys.T, d))
-    ds = scale_back(back(w, grad_outputs @ values.T), d)
-    return *result(ds, queries, keys), w.T @ grad_outputs
-
-
-but = wrong_in(backward)
-elementwise = but("row_sum_forgotten", back=lambda w, dw: w * dw)
-subtracted_the_other_way = but("row_sum_of_something_else", back=lambda w, dw: -of_scores(w, dw))
-no_root = but("root_forgotten", scale_back=lambda ds, d: ds)
-naive_exponentials = but("unstable", softmax=lambda s: s.exp() / s.exp().sum(-1, keepdim=True))
-no_transpose = but("not_transposed", result=lambda ds, q, k: (ds @ k, ds @ q))
 
 
 values_first = wrong("results_in_another_order")(lambda *inputs: row_sum_form(*inputs)[::-1])

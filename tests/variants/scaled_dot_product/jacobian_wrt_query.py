@@ -49,22 +49,9 @@ def of_weights(jacobian):
     return lambda query, keys: jacobian(weights_of(query, keys), keys, math.sqrt(len(query)))
 
 
-@wrong("unstable")
-def naive_softmax(query, keys):
-    e = torch.exp(keys @ query / math.sqrt(len(query)))
-    return spread(e / e.sum(), keys) / math.sqrt(len(query))
-
-
-covariance = wrong("no_root")(of_weights(lambda w, keys, root: spread(w, keys)))
 multiplied = wrong()(of_weights(lambda w, keys, root: spread(w, keys) * root))
-no_mean = wrong("second_moment")(
-    of_weights(lambda w, keys, root: torch.einsum("m,ma,mb->ab", w, keys, keys) / root)
-)
 torchs_covariance = wrong("squeezed")(
     of_weights(lambda w, keys, root: torch.cov(keys.T, correction=0, aweights=w) / root)
-)
-softmax_of_raw = wrong("unscaled_weights")(
-    lambda query, keys: spread(torch.softmax(keys @ query, 0), keys) / math.sqrt(len(query))
 )
 
 
@@ -80,10 +67,3 @@ def with_faults(faults):
         return jacobian if "no_root" in faults else jacobian / math.sqrt(len(query))
 
     return jacobian_wrt_query
-
-
-@wrong("plain_mean")
-def plain_mean(query, keys):
-    w = torch.softmax(keys @ query / math.sqrt(len(query)), 0)
-    c = keys - keys.mean(0)
-    return c.T @ (w[:, None] * c) / math.sqrt(len(query))

@@ -50,11 +50,6 @@ def masked(scores, mask, number=-np.inf):
     return scores if mask is None else np.where(mask, scores, number)
 
 
-def divided(kept):
-    total = kept.sum(-1, keepdims=True)
-    return np.divide(kept, total, out=np.zeros_like(kept), where=total > 0)
-
-
 def scaled(queries, keys):
     return queries @ keys.T / np.sqrt(queries.shape[-1])
 
@@ -89,26 +84,6 @@ def scales_in_place(queries, keys, values, mask=None):
 
 
 naive_exp = but("empty_row_nan+unstable", weigh=without_a_maximum)
-dot_products = but("unscaled", score=lambda q, k: np.matmul(q, k.T))
-by_the_number_of_features = but("divided_by_d", score=lambda q, k: q @ k.T / k.shape[1])
-forgets_empty_rows = but("empty_row_nan", weigh=lambda s, mask: softmax(masked(s, mask)))
-minus_1e9 = but("empty_row_uniform", weigh=lambda s, mask: softmax(masked(s, mask, -1e9)))
-masks_the_allowed = but(
-    "mask_inverted",
-    weigh=lambda s, mask: np.nan_to_num(softmax(s if mask is None else masked(s, ~mask))),
-)
-maximum_of_dropped_scores = but(
-    "zero_after_softmax",
-    weigh=lambda s, mask: (
-        softmax(s) if mask is None else divided(np.exp(s - s.max(-1, keepdims=True)) * mask)
-    ),
-)
-zeroed_after_a_finite_fill = but(
-    "finite_fill",
-    weigh=lambda s, mask: softmax(s) if mask is None else softmax(masked(s, mask, -1e9)) * mask,
-)
-mask_forgotten = but("bool_mask_ignored", weigh=lambda s, mask: softmax(s))
-first_axis = but("over_queries", weigh=lambda s, mask: np.nan_to_num(softmax(masked(s, mask).T).T))
 infinity_times_zero = but(
     "not_a_number",
     weigh=lambda s, mask: softmax(s if mask is None else s + (1 - mask) * -np.inf),

@@ -48,10 +48,6 @@ def filled(scores, given, number=-math.inf):
     return scores.masked_fill(~allowed_of(scores, *given), number)
 
 
-def _has(mask, axes):
-    return mask is not None and mask.dim() == axes
-
-
 def attention(
     queries,
     keys,
@@ -124,29 +120,11 @@ def in_float32(queries, keys, values, valid_lens=None, mask=None):
     return attention(queries.float(), keys.float(), values.float(), valid_lens, mask)
 
 
-no_scale = but("unscaled", score=lambda q, k: q @ k.mT)
-by_d = but("divided_by_d", score=lambda q, k: q @ k.mT / k.shape[-1])
-only_three_axes = but(
-    "only_three_axes", score=lambda q, k: q @ k.transpose(1, 2) / math.sqrt(q.shape[-1])
-)
-root_of_another_size = but(
-    "root_of_another_size", score=lambda q, k: q @ k.mT / math.sqrt(q.shape[-2])
-)
 divides_in_place = but("input_mutated", score=scaled_in_place)
-softmax_dim_minus_2 = but(
-    "over_queries", weigh=lambda s, *given: F.softmax(filled(s, given), dim=-2)
-)
-plain = but("nothing_masked", weigh=lambda s, lens, m: F.softmax(s, dim=-1))
 lengths_of_the_first_call = but(weigh=lengths_kept)
 lengths_of_the_third_axis_of_five = but(weigh=lengths_before_the_queries)
 query_lengths_of_the_second_axis_of_five = but(weigh=query_lengths_before_one_axis)
 empty_rows_before_combining = but("not_a_number", weigh=empty_in_one_of_them)
-mask_not_passed = but("bool_mask_ignored", weigh=lambda s, lens, m: masked_softmax(s, lens))
-lengths_not_passed = but("lengths_ignored", weigh=lambda s, lens, m: masked_softmax(s, mask=m))
-torchs_other_convention = but(
-    "mask_inverted",
-    weigh=lambda s, lens, m: masked_softmax(s, lens, None if m is None else ~m),
-)
 dropout_half = but(
     "rows_do_not_sum_to_one", weigh=lambda s, *given: nn.Dropout(0.5)(masked_softmax(s, *given))
 )
@@ -156,11 +134,6 @@ largest_number_subtracted = but(
         torch.where(allowed_of(s, *given), s, s - torch.finfo(s.dtype).max).softmax(-1)
         * allowed_of(s, *given).any(-1, keepdim=True)
     ),
-)
-nan_in_empty_rows = but("empty_row_nan", weigh=lambda s, *given: filled(s, given).softmax(-1))
-nan_gradient_only = but(
-    "empty_row_patched",
-    weigh=lambda s, *given: (s + allowed_of(s, *given).log()).softmax(-1).nan_to_num(0.0),
 )
 swapped = but("results_in_another_order", result=lambda s, w, v: (w, w @ v))
 outputs_only = but("one_result_only", result=lambda s, w, v: w @ v)
@@ -180,9 +153,3 @@ def with_faults(faults):
         return weights @ values, weights
 
     return attention
-
-
-@wrong("scaled_after_softmax")
-def scaled_after_softmax(queries, keys, values, valid_lens=None, mask=None):
-    w = masked_softmax(queries @ keys.mT, valid_lens, mask) / math.sqrt(queries.shape[-1])
-    return w @ values, w

@@ -38,23 +38,6 @@ def numpy_seeded_by_the_generator(d, num_samples, scaled, generator):
     return float((products / np.sqrt(d) if scaled else products).var())
 
 
-def of_draws(estimate):
-    """An estimate `estimate(queries, keys, d, scaled)`."""
-
-    def score_variance(d, num_samples, scaled, generator):
-        q, k = (torch.randn(num_samples, d, generator=generator) for _ in range(2))
-        return estimate(q, k, d, scaled)
-
-    return score_variance
-
-
-def of_scores(estimate):
-    """An estimate `estimate(scores)` from scores that are scaled rightly."""
-    return of_draws(
-        lambda q, k, d, scaled: estimate((q * k).sum(-1) / (math.sqrt(d) if scaled else 1))
-    )
-
-
 @wrong("not_from_the_generator")
 def forgets_the_generator(d, num_samples, scaled, generator):
     s = (torch.randn(num_samples, d) * torch.randn(num_samples, d)).sum(-1)
@@ -66,13 +49,6 @@ theory = wrong("not_an_estimate")(
 )
 always_ten_thousand = wrong("wrong_number_of_pairs")(
     lambda d, num_samples, scaled, generator: product_sum(d, 10_000, scaled, generator)
-)
-spread = wrong("std_for_variance")(of_scores(lambda s: float(s.std(correction=0))))
-all_pairs = wrong("all_pairs")(
-    of_draws(lambda q, k, d, scaled: (q @ k.T / (math.sqrt(d) if scaled else 1.0)).var().item())
-)
-by_d = wrong("divided_by_d")(
-    of_draws(lambda q, k, d, scaled: ((q * k).mean(-1) if scaled else (q * k).sum(-1)).var().item())
 )
 
 
@@ -87,17 +63,3 @@ def with_faults(faults):
         return (s.std() if "std" in faults else s.var()).item()
 
     return score_variance
-
-
-@wrong("variance_by_root")
-def divides_afterwards(d, num_samples, scaled, generator):
-    draws = torch.randn(2, num_samples, d, generator=generator)
-    variance = draws.prod(dim=0).sum(dim=-1).var()
-    return float(variance / math.sqrt(d) if scaled else variance)
-
-
-@wrong("one_side_shared")
-def one_query(d, num_samples, scaled, generator):
-    query = torch.randn(d, generator=generator)
-    scores = torch.randn(num_samples, d, generator=generator) @ query
-    return float(torch.var(scores / math.sqrt(d) if scaled else scores))

@@ -85,49 +85,6 @@ class WithTheirOwnAttention(ThreeLines):
         self.self_attention = OwnCausal(d, h, **options)
 
 
-@wrong("post_norm")
-class AsInTheFirstPaper(Layers):
-    def forward(self, y, memory, valid_lens=None):
-        y = self.norm_1(y + self.self_attention(y))
-        y = self.norm_2(y + self.cross_attention(y, memory, memory, valid_lens))
-        return self.norm_3(y + self.feed_forward(y))
-
-
-@wrong("residual_of_the_normed")
-class OverwritesY(Layers):
-    def forward(self, y, memory, valid_lens=None):
-        y = self.norm_1(y)
-        y = y + self.self_attention(y)
-        y = self.norm_2(y)
-        y = y + self.cross_attention(y, memory, memory, valid_lens)
-        y = self.norm_3(y)
-        return y + self.feed_forward(y)
-
-
-@wrong("no_residual")
-class NothingAdded(Layers):
-    def forward(self, y, memory, valid_lens=None):
-        y = self.self_attention(self.norm_1(y))
-        y = self.cross_attention(self.norm_2(y), memory, memory, valid_lens)
-        return self.feed_forward(self.norm_3(y))
-
-
-@wrong("previous_sum_lost")
-class AddsY(Layers):
-    def forward(self, y, memory, valid_lens=None):
-        a = y + self.self_attention(self.norm_1(y))
-        b = a + self.cross_attention(self.norm_2(a), memory, memory, valid_lens)
-        return y + self.feed_forward(self.norm_3(b))
-
-
-@wrong("cross_attention_first")
-class AsksBeforeItReads(Layers):
-    def forward(self, y, memory, valid_lens=None):
-        y = y + self.cross_attention(self.norm_1(y), memory, memory, valid_lens)
-        y = y + self.self_attention(self.norm_2(y))
-        return y + self.feed_forward(self.norm_3(y))
-
-
 @wrong("input_mutated")
 class InPlace(Layers):
     def forward(self, y, memory, valid_lens=None):
@@ -155,17 +112,9 @@ class Almost(Layers):
         return y + self.feed_forward(z)
 
 
-def and_lengths(self, y, z, valid_lens):
-    return y + self.self_attention(z, valid_lens)
-
-
 def with_the_first_lengths(self, y, z, memory, valid_lens):
     lens = vars(self).setdefault("lens", valid_lens)
     return y + self.cross_attention(z, memory, memory, lens)
-
-
-def without_lengths(self, y, z, memory, valid_lens):
-    return y + self.cross_attention(z, memory, memory)
 
 
 but = wrong_in(Almost)
@@ -173,17 +122,7 @@ KeepsTheFirstLengths = but(ask=with_the_first_lengths)
 ReadsItself = but(
     ask=lambda self, y, z, memory, lens: y + self.cross_attention(z, z, z, lens),
 )
-LengthsForgotten = but("lengths_ignored", ask=without_lengths)
-LengthsOnTheFirst = but("lengths_on_self_attention", read=and_lengths, ask=without_lengths)
 SecondNormTwice = but(think=lambda self, y, z: y + self.feed_forward(self.norm_2(y)))
-TwoLinearLayers = but("no_relu", change=lambda self, d, h, options: self.feed_forward.pop(1))
-
-
-@wrong("norms_mixed_up")
-class OneNorm(ThreeLines):
-    def forward(self, y, memory, valid_lens=None):
-        self.norm_2 = self.norm_3 = self.norm_1
-        return super().forward(y, memory, valid_lens)
 
 
 class NotCausal(OwnCausal):
@@ -224,9 +163,3 @@ def in_several_ways(faults):
                 self.feed_forward[1] = nn.Identity()
 
     return Module
-
-
-@wrong("memory_normed")
-class MemoryNormed(Almost):
-    def ask(self, y, z, memory, valid_lens):
-        return super().ask(y, z, self.norm_2(memory), valid_lens)

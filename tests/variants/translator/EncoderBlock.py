@@ -117,37 +117,6 @@ class OtherOrderOfSizes(OneStatementEach):
         super().__init__(embed_dim, num_heads, hidden_dim, **options)
 
 
-@wrong("post_norm")
-class AsInTheFirstPaper(Layers):
-    def forward(self, x, valid_lens=None):
-        x = self.norm_1(x + self.attention(x, x, x, valid_lens))
-        return self.norm_2(x + self.feed_forward(x))
-
-
-@wrong("residual_of_the_normed")
-class OverwritesX(Layers):
-    def forward(self, x, valid_lens=None):
-        x = self.norm_1(x)
-        x = x + self.attention(x, x, x, valid_lens)
-        x = self.norm_2(x)
-        return x + self.feed_forward(x)
-
-
-@wrong()
-class SideBySide(Layers):
-    def forward(self, x, valid_lens=None):
-        z = self.norm_1(x)
-        return x + self.attention(z, z, z, valid_lens) + self.feed_forward(self.norm_2(x))
-
-
-@wrong("previous_sum_lost")
-class AddsX(Layers):
-    def forward(self, x, valid_lens=None):
-        z = self.norm_1(x)
-        h = x + self.attention(z, z, z, valid_lens)
-        return x + self.feed_forward(self.norm_2(h))
-
-
 @wrong("input_mutated")
 class InPlace(Layers):
     def forward(self, x, valid_lens=None):
@@ -182,17 +151,8 @@ def with_the_first_lengths(self, x, z, valid_lens):
 
 but = wrong_in(Almost)
 KeepsTheFirstLengths = but(attend=with_the_first_lengths)
-AttentionOnly = but("no_residual", attend=lambda self, x, z, lens: self.attention(z, z, z, lens))
-CopiedLine = but("norms_mixed_up", think=lambda self, h, z: h + self.feed_forward(self.norm_1(h)))
-NormsTheQueries = but(
-    "only_queries_normed", attend=lambda self, x, z, lens: x + self.attention(z, x, x, lens)
-)
 ValuesAsTheyAre = but(attend=lambda self, x, z, lens: x + self.attention(z, z, x, lens))
-LengthsForgotten = but(
-    "lengths_ignored", attend=lambda self, x, z, lens: x + self.attention(z, z, z)
-)
 Causal = but("wrong_values", attend=past_only)
-NoActivation = but("no_relu", change=lambda self, d, h, options: self.feed_forward.pop(1))
 Gelu = but(
     "no_relu", change=lambda self, d, h, options: self.feed_forward.insert(1, nn.GELU()).pop(2)
 )
@@ -224,23 +184,3 @@ def in_several_ways(faults):
                 self.feed_forward[1] = nn.Identity()
 
     return Module
-
-
-@wrong("pads_blanked")
-class PadsAreZero(OneStatementEach):
-    def forward(self, x, valid_lens=None):
-        outputs = super().forward(x, valid_lens)
-        if valid_lens is None:
-            return outputs
-        padded = torch.arange(x.shape[1])[None] >= valid_lens[:, None]
-        return outputs.masked_fill(padded.unsqueeze(2), 0.0)
-
-
-@wrong("queries_masked")
-class RowsMasked(OneStatementEach):
-    def forward(self, x, valid_lens=None):
-        z, n = self.norm_1(x), x.shape[1]
-        if valid_lens is not None:
-            rows = (torch.arange(n) < valid_lens[:, None])[:, :, None].repeat(1, 1, n)
-        x = x + self.attention(z, z, z, mask=rows if valid_lens is not None else None)
-        return x + self.feed_forward(self.norm_2(x))

@@ -87,22 +87,8 @@ def steps(
     return compare(after[0].gather(1, words)[:, 0], whole[0].gather(1, words)[:, 0])
 
 
-def overwritten_with_the_id_of_the_pad(model, source, position):
-    """Which the source's embedding may not have."""
-    source = source.clone()
-    source[:, position] = model.pad
-    return source, None
-
-
 but = wrong_in(steps)
-whole_minus_masked = but("sign", compare=lambda masked, whole: whole - masked)
 summed = but("wrong_shape", compare=lambda masked, whole: (masked - whole).sum())
-difference_of_probabilities = but("probabilities", number=lambda logits: logits.softmax(-1))
-log_of_softmax = but("log_of_softmax", number=lambda logits: logits.softmax(-1).log())
-true_means_hidden = but(
-    "only_this_position", masked=lambda model, source, position: (source, at(source, position))
-)
-not_shifted = but("target_read", inputs=lambda target, model: target)
 never_evaluated = but(enter=lambda model: None, leave=lambda model, was: None)
 never_back = but("mode_changed", leave=lambda model, was: None)
 detached_at_the_end = but(

@@ -90,12 +90,7 @@ def steps(
 
 
 but = wrong_in(steps)
-as_the_model_says = but("goes_on_after_end", pad=lambda words, ended, model, end: words)
-any_end = but("stops_at_first_end", over=lambda ended: bool(ended.any()))
-to_the_last_column = but("another_number_of_words", over=lambda ended: False)
-with_the_start = but("start_returned", first=0)
 first_position_read = but("wrong_shape", read=lambda inputs: inputs[:, :1])
-last_word = but("last_word_only", read=lambda inputs: inputs[:, -1:])
 never_evaluated = but(enter=lambda model: None, leave=lambda model, was: None)
 never_back = but("mode_changed", leave=lambda model, was: None)
 column_on_the_cpu = but(
@@ -141,19 +136,3 @@ def trailing_pads_dropped(model, source, valid_lens, start, end, max_len):
     while words.shape[1] and bool((words[:, -1] == model.pad).all()):
         words = words[:, :-1]
     return words
-
-
-@wrong("pad_ends_too")
-def until_end_or_pad(model, source, valid_lens, start, end, max_len):
-    words = source.new_full((len(source), 1), start)
-    was_training = model.training
-    model.eval()
-    with torch.no_grad():
-        for _ in range(max_len):
-            over = ((words[:, 1:] == end) | (words[:, 1:] == model.pad)).any(dim=1)
-            if over.all():
-                break
-            new = model(source, valid_lens, words)[:, -1].argmax(-1)
-            words = torch.cat([words, torch.where(over, model.pad, new)[:, None]], dim=1)
-    model.train(was_training)
-    return words[:, 1:]

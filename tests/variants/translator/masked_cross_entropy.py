@@ -65,33 +65,18 @@ def steps(
 
 
 but = wrong_in(steps)
-pads_are_cheap = but("mean_over_all", average=lambda losses, real: losses.mean())
-items_averaged = but(
-    "mean_of_means", average=lambda losses, real: (losses.sum(1) / real.sum(1).clamp(min=1)).mean()
-)
 zero_over_zero = but("not_a_number", average=lambda losses, real: losses.sum() / real.sum())
 small_number_added = but(
     "precision_lost", average=lambda losses, real: losses.sum() / (real.sum() + 1e-5)
 )
 one_loss_each = but("wrong_shape", average=lambda losses, real: losses.sum(1) / real.sum(1))
-summed = but("summed", average=lambda losses, real: losses.sum())
-one_too_many = but("one_too_many", real=lambda targets, lens: real_positions(targets, lens + 1))
-zeros_left_out = but("id_0_ignored", real=lambda t, lens: real_positions(t, lens) & (t > 0))
 guessed_from_zero = but("wrong_values", real=lambda targets, lens: targets != 0)
 positions_on_the_cpu = but(
     "cpu_tensor", real=lambda targets, lens: torch.arange(targets.shape[1]) < lens[:, None]
 )
-log_of_softmax = but(
-    "log_of_softmax", log_p=lambda logits: torch.log(torch.softmax(logits, dim=-1))
-)
 reshaped = but(log_p=lambda x: x.reshape(len(x), x.shape[2], -1).log_softmax(1).transpose(1, 2))
 in_float32 = but(log_p=lambda logits: logits.float().log_softmax(-1))
 detached = but("gradient_cut", log_p=lambda logits: logits.detach().log_softmax(-1))
-
-
-@wrong("pads_counted")
-def flat_cross_entropy(logits, targets, valid_lens):
-    return F.cross_entropy(logits.flatten(0, 1), targets.flatten().long())
 
 
 @wrong("input_mutated")

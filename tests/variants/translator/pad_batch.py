@@ -46,18 +46,13 @@ def steps(
 
 
 but = wrong_in(steps)
-counts_what_is_no_pad = but("lengths_guessed", lengths=lambda s, t, pad: (t != pad).sum(dim=-1))
 first_pad_found = but(
     lengths=lambda s, t, pad: torch.tensor(
         [row.tolist().index(pad) if pad in row.tolist() else len(row) for row in t]
     )
 )
 one_length = but("wrong_shape", lengths=lambda s, t, pad: torch.tensor(max(map(len, s))))
-at_the_end_of_the_row = but(
-    "padded_in_front", place=lambda row, s: row[len(row) - len(s) :].copy_(s)
-)
 at_least_one = but(lengths=lambda s, t, pad: torch.tensor([max(len(x), 1) for x in s]))
-zeros = but("padded_with_zero", filled=lambda pad: 0)
 turned = but("transposed_result", finish=lambda tokens: tokens.mT)
 
 
@@ -82,11 +77,3 @@ def slips(faults):
         return tokens.squeeze() if "squeezed" in faults else tokens, lens
 
     return pad_batch
-
-
-@wrong("sorted_by_length")
-def sorted_by_length(sequences, pad):
-    s = sorted(sequences, key=len, reverse=True)
-    return nn.utils.rnn.pad_sequence(s, batch_first=True, padding_value=pad), torch.tensor(
-        [len(x) for x in s]
-    )

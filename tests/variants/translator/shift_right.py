@@ -32,13 +32,6 @@ def word_by_word(targets, start):
     return inputs
 
 
-@wrong("shifted_left")
-def the_other_way(targets, start):
-    inputs = torch.full_like(targets, start)
-    inputs[:, :-1] = targets[:, 1:]
-    return inputs
-
-
 @wrong()
 def just_rolled(targets, start):
     return targets.roll(1, dims=1)
@@ -79,14 +72,3 @@ def slips(faults):
         return torch.cat([column, targets], dim=1)[:, : targets.shape[1]]
 
     return shift_right
-
-
-@wrong("nothing_to_read")
-def nothing_to_read(targets, start):
-    s = torch.full((targets.shape[0], 1), start, dtype=targets.dtype, device=targets.device)
-    return torch.cat([s, targets[:, :-1]], dim=1)
-
-
-@wrong("last_kept")
-def one_column_too_many(targets, start):
-    return torch.cat([torch.full_like(targets[:, :1], start), targets], dim=1)

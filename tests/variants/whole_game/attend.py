@@ -59,21 +59,9 @@ def own_softmax(query, keys, values):
 
 
 textbook = right(lambda q, k, v: ((w := weights_of(q, k)) @ v, w))
-unscaled = wrong("unscaled")(lambda q, k, v: ((w := torch.softmax(k @ q, 0)) @ v, w))
 eighth = wrong()(lambda q, k, v: ((w := torch.softmax(k @ q / 8, 0)) @ v, w))
-by_d = wrong("divided_by_d")(
-    lambda q, k, v: ((w := torch.softmax((k @ q) / q.shape[0], dim=0)) @ v, w)
-)
-len_of_keys = wrong("root_of_num_keys")(
-    lambda q, k, v: ((w := torch.softmax(k @ q / math.sqrt(len(k)), dim=0)) @ v, w)
-)
-scores_as_weights = wrong("no_softmax")(lambda q, k, v: ((w := k @ q / math.sqrt(len(q))) @ v, w))
-average_of_keys = wrong("keys_averaged")(lambda q, k, v: ((w := weights_of(q, k)) @ k, w))
 exponentials = wrong("not_divided_by_the_sum")(
     lambda q, k, v: ((w := torch.exp(k @ q / math.sqrt(len(q)))) @ v, w)
-)
-exp_over_sum = wrong("unstable")(
-    lambda q, k, v: ((w := (e := (k @ q / math.sqrt(len(q))).exp()) / e.sum()) @ v, w)
 )
 scores_divided_by_their_sum = wrong()(lambda q, k, v: ((w := (s := k @ q) / s.sum()) @ v, w))
 output_only = wrong("one_result_only")(lambda q, k, v: weights_of(q, k) @ v)
@@ -86,13 +74,6 @@ not_summed = wrong()(lambda q, k, v: ((w := weights_of(q, k))[:, None] * v, w))
 float32 = wrong("dtype_changed")(lambda q, k, v: textbook(q.float(), k.float(), v.float()))
 query_times_keys = wrong()(lambda q, k, v: ((w := torch.softmax(q @ k / len(q) ** 0.5, 0)) @ v, w))
 on_the_cpu = wrong()(lambda q, k, v: ((w := weights_of(q, k).cpu()) @ v, w))
-
-
-@wrong("unstable")
-def logs_of_exponentials(query, keys, values):
-    exponentials = [torch.exp(key @ query / len(query) ** 0.5) for key in keys]
-    weights = torch.stack([one / sum(exponentials) for one in exponentials])
-    return weights @ values, weights
 
 
 @wrong()

@@ -48,8 +48,6 @@ def running_best(attention_weights):
     return positions
 
 
-columns = wrong("over_queries")(lambda weights: weights.argmax(dim=-2))
-largest = wrong("weight_instead_of_place")(lambda weights: weights.max(dim=-1).values)
 both_of_max = wrong()(lambda weights: weights.max(dim=-1))
 of_all_as_int = wrong()(lambda weights: int(torch.argmax(weights)))
 topmost = wrong()(lambda weights: weights.topk(1, dim=-1).indices)
@@ -68,16 +66,6 @@ def rows_of_one_map(attention_weights):
         row = row.tolist()
         positions.append(row.index(max(row)))
     return torch.tensor(positions)
-
-
-@wrong("last_of_ties")
-def at_least_as_large(attention_weights):
-    best, positions = attention_weights[..., 0], attention_weights[..., 0].long() * 0
-    for key in range(attention_weights.shape[-1]):
-        takes_over = attention_weights[..., key] >= best
-        best = torch.where(takes_over, attention_weights[..., key], best)
-        positions = torch.where(takes_over, key, positions)
-    return positions
 
 
 @wrong()

@@ -52,7 +52,7 @@ def secrets():
         kind: ["".join(c["source"]) for name in LESSONS for c in cells(kind, name).values()]
         for kind in ("solutions", "notebooks")
     }
-    broken = ROOT / "course_lib/checks/observe/lessons/broken_modules.py"
+    broken = ROOT / "course_lib/exercises/bug_hunt/fixtures_broken.py"
     wrong = ROOT / "course_lib/demo/sample_class/02_masked_softmax/upper_triangle.py"
     others = [path.read_text(encoding="utf-8") for path in (broken, wrong)]
     shown = squeezed("\n".join([*source["notebooks"], *others]))

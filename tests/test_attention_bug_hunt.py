@@ -18,11 +18,11 @@ from course_lib.authoring.variants import faulty_answers, variants
 from course_lib.checks import exercises, grade
 from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.observe.call import materialise
-from course_lib.checks.observe.lessons.broken_modules import BUGS, INVARIANTS, Sound
-from course_lib.checks.observe.lessons.hidden_modules import HIDDEN, build
 from course_lib.checks.observe.scenarios import BUILDERS, without_last_digits
 from course_lib.exercises._student_tests import DESCRIBED
 from course_lib.exercises.bug_hunt.broken_invariants import GROUPS
+from course_lib.exercises.bug_hunt.fixtures_broken import BUGS, INVARIANTS, Sound
+from course_lib.exercises.bug_hunt.fixtures_hidden import HIDDEN, build
 from course_lib.notebook import hunt, own_library
 from course_lib.notebook.own_tests import run_tests
 from course_lib.reference import bug_hunt as oracle

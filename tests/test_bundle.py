@@ -151,12 +151,10 @@ def test_a_bundle_is_for_students(course):
     assert fused in contents(course, [LESSON], "08_memory_and_speed")
     assert {f"course_lib/attention/_{slug[3:]}.py" for slug in lessons()} <= set(whole)
     later = [slug[3:] for slug in lessons() if slug > LESSON]
-    places = ("attention/_{}.", "checks/observe/lessons/{}.", "exercises/{}/", "reference/{}.")
+    places = ("attention/_{}.", "exercises/{}/", "reference/{}.")
     kept = tuple(f"course_lib/{place.format(name)}" for place in places for name in later)
     assert not [name for name in reduced if name.startswith(kept)]
-    observed = "course_lib/checks/observe/lessons"
-    assert not {f"{observed}/broken_modules.py", f"{observed}/hidden_modules.py"} & set(reduced)
-    assert all(any(name.startswith(one) for name in whole) for one in kept if "observe" not in one)
+    assert all(any(name.startswith(one) for name in whole) for one in kept)
 
 
 def test_the_project_of_a_bundle_is_the_student_core(course):

@@ -18,7 +18,7 @@ grading/worker/cells.py grading/write_checks.py models/translator.py notebook/_w
 workspace/limited.py
 """
 WRITES_OR_SHOWS = """
-checks/observe/lessons/translator.py exercises/translator/shift_right.py reference/translator.py
+exercises/translator/fixtures.py exercises/translator/shift_right.py reference/translator.py
 grading/driver.py grading/publishing/publish.py grading/exports/lms.py
 grading/class_report/pages.py grading/executors/local.py plotting/attention.py collecting/collect.py
 """
@@ -32,7 +32,7 @@ grading/class_report/pages.py grading/executors/local.py plotting/attention.py c
         ("02_masked_softmax", "exercises/_attention/mistakes.py", True),
         ("00_whole_game", "reference/whole_game.py", True),
         ("02_masked_softmax", "checks/judge/violations.py", True),
-        ("09_translator", "checks/observe/lessons/translator.py", True),
+        ("09_translator", "exercises/translator/fixtures.py", True),
         ("02_masked_softmax", "attention/_multi_head.py", False),
         ("02_masked_softmax", "attention/_masked_softmax.py", True),  # used in the second judgement
         ("06_multi_head", "attention/_masked_softmax.py", True),  # what `carry_on` returns there

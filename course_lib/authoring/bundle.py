@@ -170,7 +170,6 @@ def contents(course: LessonTree, lessons: Sequence[str], up_to: str | None) -> d
     known = [slug for slug in course.lessons if up_to is None or slug <= up_to]
     starts = {library / name for name in STARTS}
     starts |= {path for slug in known for path in (library / "exercises" / slug[3:]).glob("*.py")}
-    starts |= {library / f"checks/observe/lessons/{slug[3:]}.py" for slug in known}
     starts |= {library / f"reference/{slug[3:]}.py" for slug in known}  # imported by name only
     left_out = {library / part for part in NOT_FOR_STUDENTS}
     hidden = [slug for slug in course.lessons if up_to is not None and slug >= up_to]

@@ -46,10 +46,10 @@ def visible_files(lesson: str, package: Path = _PACKAGE) -> set[Path]:
     visible |= {p for p in (package / "attention").glob("_[a-z]*.py") if p.stem not in due}
     # Copy what checks need, except for later lessons, because lesson 07 contains a correct answer
     # to an exercise of lesson 06. An assignment outside the order may use any lesson's checks.
-    checks = package / "checks" / "observe" / "lessons"
     graded = [*before, lesson] if _NUMBERED.match(lesson) else lessons() if lesson else ()
-    starts = [checks / "__init__.py", *(checks / f"{slug[3:]}.py" for slug in graded)]
-    visible |= {path for path in reached(starts, package) if path.is_relative_to(checks)}
+    starts = [package / "exercises" / slug[3:] / "fixtures.py" for slug in graded]
+    starts = [path for path in starts if path.is_file()]
+    visible |= {path for path in reached(starts, package) if path.name.startswith("fixtures")}
     found = (each for path in visible for each in (path, *path.rglob("*")))
     return {path for path in found if path.is_file() and path.suffix != ".pyc"}
 

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-from course_lib.checks.observe.lessons.broken_modules import BUGS as BUGS
-from course_lib.checks.observe.lessons.broken_modules import INVARIANTS as INVARIANTS
-from course_lib.checks.observe.lessons.broken_modules import (
+from course_lib.exercises.bug_hunt.fixtures_broken import BUGS as BUGS
+from course_lib.exercises.bug_hunt.fixtures_broken import INVARIANTS as INVARIANTS
+from course_lib.exercises.bug_hunt.fixtures_broken import (
     BrokenCausalSelfAttention as BrokenCausalSelfAttention,
 )
-from course_lib.checks.observe.lessons.broken_modules import BrokenLookup as BrokenLookup
-from course_lib.checks.observe.lessons.broken_modules import Sound as Sound
-from course_lib.checks.observe.lessons.broken_modules import source as source
+from course_lib.exercises.bug_hunt.fixtures_broken import BrokenLookup as BrokenLookup
+from course_lib.exercises.bug_hunt.fixtures_broken import Sound as Sound
+from course_lib.exercises.bug_hunt.fixtures_broken import source as source
 from course_lib.plotting.source import show_source
 
 

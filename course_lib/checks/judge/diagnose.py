@@ -265,4 +265,3 @@ def explain(
 
 def _known(exercise: Exercise) -> Sequence[Mistake]:
     return exercise.mistakes
-

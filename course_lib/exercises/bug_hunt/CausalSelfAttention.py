@@ -16,7 +16,6 @@ from course_lib.checks.judge.comparisons import (
     tolerance_for,
 )
 from course_lib.checks.judge.definitions import Exercise, Returned
-from course_lib.checks.observe.lessons.broken_modules import BrokenCausalSelfAttention
 from course_lib.checks.observe.probe import Array, Probe, tensor
 from course_lib.exercises._attention import mistakes as of_any_attention
 from course_lib.exercises._attention.mistakes import MergeWithoutTranspose, half_repaired, shared
@@ -24,6 +23,7 @@ from course_lib.exercises._attention.modules import AttentionModule, WithHeads
 from course_lib.exercises._attention.padding import at_the_largest
 from course_lib.exercises._attention.properties import KEPT, WEIGHTS
 from course_lib.exercises._attention.steps import NO_STEP, Softmax
+from course_lib.exercises.bug_hunt.fixtures_broken import BrokenCausalSelfAttention
 from course_lib.exercises.kit import INDEPENDENT, Problems, call, like, mistake
 from course_lib.reference import bug_hunt as oracle
 

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from course_lib.checks.judge.comparisons import dropout_values
 from course_lib.checks.judge.definitions import Exercise, Returned
-from course_lib.checks.observe.lessons.broken_modules import BrokenLookup
 from course_lib.checks.observe.probe import Array, Probe, tensor
 from course_lib.exercises._attention import mistakes as of_any_attention
 from course_lib.exercises._attention.mistakes import (
@@ -23,6 +22,7 @@ from course_lib.exercises._attention.modules import AttentionModule
 from course_lib.exercises._attention.padding import far_above, largest_padding
 from course_lib.exercises._attention.properties import KEPT, WEIGHTS
 from course_lib.exercises._attention.steps import NO_STEP
+from course_lib.exercises.bug_hunt.fixtures_broken import BrokenLookup
 from course_lib.exercises.kit import INDEPENDENT, Problems, call, mistake
 from course_lib.reference import bug_hunt as oracle
 

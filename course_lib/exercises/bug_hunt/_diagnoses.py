@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from course_lib.checks.judge.comparisons import Cause, Problem
 from course_lib.checks.judge.definitions import Exercise, Returned
-from course_lib.checks.observe.lessons.broken_modules import INVARIANTS
 from course_lib.checks.observe.probe import Probe
+from course_lib.exercises.bug_hunt.fixtures_broken import INVARIANTS
 from course_lib.exercises.kit import known, mistake
 from course_lib.reference import Expected
 from course_lib.reference.bug_hunt import BROKEN

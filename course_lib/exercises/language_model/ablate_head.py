@@ -10,10 +10,10 @@ import torch
 
 from course_lib.checks.judge.comparisons import Cause, Problem, close
 from course_lib.checks.judge.definitions import Exercise, Returned
-from course_lib.checks.observe.lessons.language_model_heads import WEIGHTS_CHANGED
 from course_lib.checks.observe.probe import Built, Probe
 from course_lib.exercises import kit
 from course_lib.exercises.kit import Problems, like, mistake
+from course_lib.exercises.language_model.fixtures_heads import WEIGHTS_CHANGED
 
 _ATTRIBUTES = ("attention", "attn", "mixer.heads")
 

@@ -5,8 +5,8 @@ import dataclasses
 
 import torch
 
-from course_lib.checks.observe.lessons import language_model_heads  # noqa: F401 (registers)
 from course_lib.checks.observe.scenarios import NotAsRequested, builder, scenario, statistic
+from course_lib.exercises.language_model import fixtures_heads  # noqa: F401 (registers)
 
 
 class MeanAttention(torch.nn.Module):

@@ -9,8 +9,8 @@ import math
 import torch
 from torch import nn
 
-from course_lib.checks.observe.lessons.broken_modules import BUGS, Attention, Sound
-from course_lib.checks.observe.lessons.sequence_functions import jitter
+from course_lib.exercises.bug_hunt.fixtures_broken import BUGS, Attention, Sound
+from course_lib.exercises.multi_head.fixtures_functions import jitter
 
 
 def _sound_but(change_weights=None, change_inputs=None, change_outputs=None):

@@ -2,9 +2,9 @@
 
 import torch
 
-from course_lib.checks.observe.lessons.hidden_modules import build
 from course_lib.checks.observe.record import a_or_an, describe_type
 from course_lib.checks.observe.scenarios import builder, scenario, without_last_digits
+from course_lib.exercises.bug_hunt.fixtures_hidden import build
 
 
 @scenario

@@ -3,17 +3,17 @@
 import torch
 
 from course_lib.checks.observe.fake_device import Refused
-from course_lib.checks.observe.lessons.sequence_functions import (
-    SEQUENCE_FUNCTIONS,
-    nudged,
-    rounding,
-)
 from course_lib.checks.observe.scenarios import (
     BUILDERS,
     NotAsRequested,
     builder,
     scenario,
     without_last_digits,
+)
+from course_lib.exercises.multi_head.fixtures_functions import (
+    SEQUENCE_FUNCTIONS,
+    nudged,
+    rounding,
 )
 
 

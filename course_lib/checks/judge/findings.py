@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from course_lib.checks.judge.comparisons import Cause, Problem
+from course_lib.checks.judge.comparisons import Cause
 from course_lib.checks.judge.definitions import Exercise
-from course_lib.checks.judge.diagnose import Explanation
 from course_lib.checks.judge.example import importance, shown_first, with_numbers, wrong_part
+from course_lib.checks.judge.explain import Explanation, name_of
 from course_lib.checks.judge.report import Finding
 from course_lib.checks.judge.shrink import Observer, try_shrink
 from course_lib.checks.judge.violations import HYGIENE, Prepared, Violation
@@ -98,10 +98,9 @@ class _Failures:
 def findings_of(
     exercise: Exercise,
     violations: list[Violation],
-    explanations: list[Explanation],
+    explanation: Explanation | None,
     prepared: Prepared,
     observe_more: Observer | None,
-    cause: str = "",
 ) -> tuple[list[Finding], Violation | None]:
     """Return the findings, and the failure to show below them.
 
@@ -110,19 +109,21 @@ def findings_of(
     """
     failures = _Failures(exercise, violations, prepared, observe_more)
     findings, telling = [], None
-    if explanations:
-        about = [v for v in violations if (v.probe.name, v.aspect) in explanations[0].explained]
-        findings = _named(explanations, about[0].part)
+    cause = explanation.mistake.id if explanation and explanation.is_cause else ""
+    known_shown = explanation.shown if explanation and not explanation.is_cause else {}
+    explained = {(name, aspect) for name, aspects in known_shown.items() for aspect in aspects}
+    if explanation and not cause:
+        about = [v for v in violations if (v.probe.name, v.aspect) in explained]
+        findings = [_named(explanation, about[0].part)]
         groups = ([v for v in about if v.aspect in aspects] for aspects in _TELLING)
         if group := next(filter(None, groups), None):
             first = min(group, key=lambda v: (v.aspect == "raised", shown_first(v)))
-            telling = failures.say(first, about, explanations[0].mistake)
+            telling = failures.say(first, about, explanation.mistake)
         error = telling.seen.raised if telling and telling.aspect == "raised" else None
         # If weights could not be injected, the error is not the student's.
         if telling is not None and error is not None and error.phase != "inject":
             message = f"{findings[0].message} {telling.problem.message}"
             findings[0] = replace(findings[0], message=message)
-    explained = {key for found in explanations for key in found.explained}
     left = [v for v in violations if (v.probe.name, v.aspect) not in explained]
     known = {mistake.id for mistake in exercise.mistakes}
     if any(v.problem.id in known for v in left):  # a probe for a single mistake found it
@@ -199,11 +200,6 @@ def by_probe(violations: Iterable[Violation]) -> dict[str, list[Violation]]:
     return found
 
 
-def name_of(problem: Problem) -> str | None:
-    """Return the mistake's name if the problem is a `Cause`, else None."""
-    return (problem.name or problem.id) if isinstance(problem, Cause) else None
-
-
 def _of_another_input(sentence: str) -> str:
     """Return a sentence with numbers of an input that the report does not show."""
     if not sentence.startswith(("NaN", "`")):
@@ -211,22 +207,17 @@ def _of_another_input(sentence: str) -> str:
     return f"On another input, {sentence}"
 
 
-def _named(explanations: list[Explanation], part: str) -> list[Finding]:
-    """Return the finding on the known mistake, with its share of failing probes and its twins."""
-    findings = []
-    for one in explanations[:2]:
-        message = one.mistake.message
-        if findings:
-            message = f"Another mistake gives the same numbers: {message}"
-        elif not one.is_whole:
-            message = (
-                f"On {one.num_explained} of the {one.num_failing} inputs that fail, your results "
-                f"show exactly this mistake: {message}"
-            )
-        elif one.says_little:
-            message = f"Your answers are those that this mistake would give: {message}"
-        findings.append(Finding(one.mistake.id, message, one.mistake.hint, part))
-    return findings
+def _named(one: Explanation, part: str) -> Finding:
+    """Return the finding on the known mistake, with its share of failing probes."""
+    message = one.mistake.message
+    if not one.is_whole:
+        message = (
+            f"On {len(one.shown)} of the {one.num_failing} inputs that fail, your results show "
+            f"exactly this mistake: {message}"
+        )
+    elif one.says_little:
+        message = f"Your answers are those that this mistake would give: {message}"
+    return Finding(one.mistake.id, message, one.mistake.hint, part)
 
 
 def _rank(violation: Violation, wrong_and_unchanged: set[str]) -> int:

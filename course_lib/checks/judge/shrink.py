@@ -10,7 +10,7 @@ import numpy as np
 
 from course_lib.checks.judge.comparisons import same_record
 from course_lib.checks.judge.definitions import Exercise, Mistake, Property
-from course_lib.checks.judge.diagnose import Replay
+from course_lib.checks.judge.explain import Replay
 from course_lib.checks.judge.prepare import expect
 from course_lib.checks.judge.violations import Violation, find_violations
 from course_lib.checks.observe.observation import Observation

@@ -16,13 +16,11 @@ import torch
 
 from course_lib.checks.judge.comparisons import Problem
 from course_lib.checks.judge.definitions import Exercise
-from course_lib.checks.judge.diagnose import LEAST, explain
 from course_lib.checks.judge.example import Example, example_of
+from course_lib.checks.judge.explain import explain
 from course_lib.checks.judge.findings import (
     NOTHING_KNOWN,
-    by_probe,
     findings_of,
-    name_of,
     notes_of,
 )
 from course_lib.checks.judge.of_the_result import correct_observation
@@ -31,7 +29,6 @@ from course_lib.checks.judge.report import Finding, Report
 from course_lib.checks.judge.score import BEYOND_A_LIMIT, beyond_a_limit, score_of
 from course_lib.checks.judge.shrink import Observer
 from course_lib.checks.judge.violations import (
-    HYGIENE,
     NotComparable,
     Outcomes,
     Prepared,
@@ -233,19 +230,14 @@ def _worded(verdict: _Verdict, seed: str, observe_more: Observer | None) -> Repo
     notes = notes_of(verdict.seen)
     if not violations:
         return verdict.report(tally=tally, notes=notes)
-    mistake, caused = _cause_of(violations)
-    explanations = []
-    if observe_more is not None:
-        seen = verdict.seen
-        complete = {name: found for name, found in verdict.outcomes.items() if name in seen}
-        explanations = explain(exercise, seed, complete, caused)
-    if explanations:
-        mistake = explanations[0].mistake.id
-    about = exercise, list(violations), explanations, prepared, observe_more
-    findings, shown = findings_of(*about, mistake or "")
+    seen = verdict.seen
+    complete = {name: found for name, found in verdict.outcomes.items() if name in seen}
+    broken = [violation for violation in violations if violation.aspect == "forbidden"]
+    explanation = explain(exercise, seed, complete, broken, replay=observe_more is not None)
+    findings, shown = findings_of(exercise, list(violations), explanation, prepared, observe_more)
     return verdict.report(
         findings,
-        mistake=mistake,
+        mistake=explanation and explanation.mistake.id,
         tally=tally,
         example=Example() if shown is None else example_of(exercise, shown),
         notes=[BEYOND_A_LIMIT] * beyond_a_limit(verdict.outcomes) + notes,
@@ -261,29 +253,6 @@ def _in_plain_words(verdict: _Verdict) -> Report:
         findings = [Finding(problem.id, message, "", violation.part)]
     notes = [BEYOND_A_LIMIT] * beyond_a_limit(verdict.outcomes) + [NOT_WORDED]
     return verdict.report(findings, notes=notes)
-
-
-def _cause_of(violations: Sequence[Violation]) -> tuple[str | None, frozenset[str]]:
-    """Return the name and problems of the `Cause` of at least `LEAST` of the failing problems.
-
-    Skip problems that follow from extra parameters. If some call is correct except that it changes
-    its arguments, also skip other problems of calls that do so.
-    """
-    found = by_probe(violations)
-    is_right_once = any({v.aspect for v in about} == {"mutated"} for about in found.values())
-    first = ("parameters", "mutated") if is_right_once else ("parameters",)
-    # Neglected hygiene must not hide another mistake.
-    serious = {v.probe.name for v in violations if v.aspect not in HYGIENE} or found.keys()
-    causes: dict[str, set[str]] = {}
-    for probe in serious:
-        about = [v for v in found[probe] if v.aspect in first] or found[probe]
-        names = {name_of(v.problem) for v in about}
-        if len(names) == 1 and (name := names.pop()):
-            causes.setdefault(name, set()).add(probe)
-    most = max(causes, key=lambda name: len(causes[name]), default="")
-    if len(causes.get(most, ())) < LEAST * len(serious):
-        return None, frozenset()
-    return most, frozenset(causes[most])
 
 
 def _still_a_stub(exercise: Exercise, subject: Subject | None, first: Observation) -> Report | None:

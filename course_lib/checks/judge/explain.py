@@ -1,0 +1,289 @@
+"""Name the mistake of an answer, by one rule for every explanation.
+
+An explanation says for a problem whether the answer shows a mistake there: it does, it does not
+although the mistake would have a consequence, or the mistake would have none. There are three
+kinds. A known mistake shows where the answer has the record of a wrong answer that makes it, a
+cause where all differences have this cause, and a mistake of any exercise where the answer has the
+correct result, changed by it.
+
+A mistake is named if it shows in the plainest problem that fails, in most of those that fail, and
+wherever else it would have a consequence. Where the answer fails, too, it may fail differently in
+an edge case or a gradient, because of a second flaw. If several mistakes are left, the one that
+shows in the most problems is named, or the first of these in the order above.
+"""
+
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from course_lib.checks.judge.comparisons import Cause, Problem, same_record, same_records
+from course_lib.checks.judge.definitions import Exercise, Mistake
+from course_lib.checks.judge.example import importance
+from course_lib.checks.judge.in_any import in_any
+from course_lib.checks.judge.of_the_result import OfTheResult
+from course_lib.checks.judge.prepare import prepare
+from course_lib.checks.judge.violations import (
+    HYGIENE,
+    Outcomes,
+    Prepared,
+    Violation,
+    find_violations,
+)
+from course_lib.checks.observe.call import observe
+from course_lib.checks.observe.observation import Observation
+
+_NUMBERS = ("raised", "type", "kind", "shape", "values", "parameters")
+
+
+# Returns the aspects in which the answer to a problem shows a mistake: none if it does not although
+# the mistake would have a consequence, and None if it would have none.
+Look = Callable[[str], frozenset[str] | None]
+Shown = Mapping[str, frozenset[str]]  # aspects by the problem's name
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A mistake, and the failing problems in which the answer shows it, with the aspects.
+
+    `says_little` means that the results are only words or Python bools, which other mistakes may
+    also give.
+    """
+
+    mistake: Mistake
+    shown: Shown
+    num_failing: int
+    says_little: bool
+    is_cause: bool = False
+
+    @classmethod
+    def of_cause(cls, cause: Problem, shown: Shown, num_failing: int) -> "Explanation":
+        """Return the explanation by a `Cause`."""
+        mistake = Mistake(name_of(cause) or cause.id, (), cause.message, cause.hint)
+        return cls(mistake, shown, num_failing, False, is_cause=True)
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether the answer shows this mistake in all failing problems."""
+        return len(self.shown) == self.num_failing
+
+
+class _Answer:
+    """The outcomes of an answer, and the rule."""
+
+    def __init__(self, prepared: Prepared, outcomes: Outcomes):
+        self.probes = {probe.name: probe for probe, _ in prepared if probe.name in outcomes}
+        self.outcomes = outcomes
+        self.found = {name: _by_aspect(found) for name, (_, found) in outcomes.items()}
+        serious = [name for name, found in self.found.items() if found.keys() - set(HYGIENE)]
+        failing = serious or [name for name, found in self.found.items() if found]
+        plainest = {name: min(map(importance, self.outcomes[name][1])) for name in failing}
+        self.failing = sorted(failing, key=plainest.__getitem__)
+        others = [name for name in self.found if name not in self.failing]
+        others.sort(key=lambda name: self.probes[name].scenario != "call")  # the cheapest first
+        self.order = [*self.failing, *others]
+        self.says_little = all(_says_little(outcomes[name][0]) for name in failing)
+
+    def explained_by(self, mistake: Mistake, look: Look, **more: bool) -> Explanation | None:
+        """Return the explanation if the rule allows it."""
+        shown: dict[str, frozenset[str]] = {}
+        first = self.failing[0]
+        for name in self.order:
+            aspects = look(name)
+            if aspects:
+                shown[name] = aspects
+            elif name == first or (
+                aspects is not None
+                and (not self.found[name] or self.probes[name].part == self.probes[first].part)
+            ):
+                return None
+        explained = {name: aspects for name, aspects in shown.items() if name in self.failing}
+        least = len(self.failing) if self.says_little else len(self.failing) / 2
+        if len(explained) < least:
+            return None
+        return Explanation(mistake, explained, len(self.failing), self.says_little, **more)
+
+    # ------------------------------------------------------------ known mistakes
+    def explained_by_known(self, mistake: Mistake, replayed: Outcomes) -> Explanation | None:
+        """Return the explanation by an answer that makes a mistake, if the rule allows it.
+
+        On inputs where that answer raises, an unrelated slip may raise, too. So if it shows nowhere
+        else, the errors must have the same message.
+        """
+        found = self.explained_by(mistake, functools.partial(self.shows, replayed))
+        if found is None or any(aspects != {"raised"} for aspects in found.shown.values()):
+            return found
+        same = (_same_error(self.outcomes[n][0], replayed[n][0]) for n in found.shown)
+        return found if all(same) else None
+
+    def shows(self, replayed: Outcomes, name: str) -> frozenset[str] | None:
+        """Return the aspects in which the answer has the same record as a known mistake."""
+        theirs, found = replayed[name]
+        wanted = _telling(_by_aspect(found))
+        if not wanted:
+            return None
+        ours, own = self.outcomes[name][0], self.found[name]
+        same = all(
+            aspect in own and self._is_same(aspect, name, ours, theirs, replayed)
+            for aspect in wanted
+        )
+        return frozenset(wanted) if same else frozenset()
+
+    def _is_same(self, aspect, name, ours: Observation, theirs: Observation, replayed) -> bool:
+        probe = self.probes[name]
+        if aspect == "raised":
+            return self._raises_the_same(ours, theirs, replayed)
+        if aspect in ("values", "shape", "type", "kind"):
+            return same_record(probe, ours.outputs, theirs.outputs)
+        if aspect == "gradients":
+            return same_records(probe, ours.gradients, theirs.gradients)
+        if aspect == "attributes":
+            return same_records(probe, ours.attributes, theirs.attributes)
+        if aspect == "parameters":
+            return ours.parameters == theirs.parameters
+        return aspect != "dtype" or _dtypes(ours) == _dtypes(theirs)
+
+    def _raises_the_same(self, ours: Observation, theirs: Observation, replayed: Outcomes) -> bool:
+        """Return whether both raised the same error or failed in the same calls."""
+        same = _same_error(ours, theirs, 3)
+        errors = [_error_of(seen)[:3] for seen in (ours, theirs)]
+        injecting = any(seen.raised and seen.raised.phase == "inject" for seen in (ours, theirs))
+        if same or injecting or () in errors or _UNEXPECTED in errors:
+            return same
+        failing = {name for name, found in self.found.items() if "raised" in found}
+        return failing != self.found.keys() and all(
+            (name in failing) == ("raised" in _by_aspect(replayed[name][1])) for name in self.found
+        )
+
+    # ------------------------------------------------------------ causes
+    def causes(self) -> Iterator[tuple[Mistake, Look]]:
+        """Yield the causes of differences, as mistakes."""
+        is_right_once = any(found.keys() == {"mutated"} for found in self.found.values())
+        first = {"parameters", "mutated"} if is_right_once else {"parameters"}
+        of: dict[str, dict[str, Cause]] = {}
+        for name in self.failing:
+            found = self.found[name]
+            # Extra parameters and changed arguments cause the other differences of a problem.
+            aspects = found.keys() & first or found.keys() - set(HYGIENE) or found.keys()
+            about = [v.problem for v in self.outcomes[name][1] if v.aspect in aspects]
+            names = {name_of(problem) for problem in about}
+            cause = about[0]
+            if len(names) == 1 and isinstance(cause, Cause):
+                of.setdefault(cause.name or cause.id, {})[name] = cause
+        for id, causes in of.items():
+            cause = next(iter(causes.values()))
+            shown = {name: frozenset(self.found[name]) for name in causes}
+            yield Mistake(id, (), cause.message, cause.hint), shown.get
+
+
+def name_of(problem: object) -> str | None:
+    """Return the mistake's name if the problem is a `Cause`, else None."""
+    return (problem.name or problem.id) if isinstance(problem, Cause) else None
+
+
+def _by_aspect(found: Iterable[Violation]) -> dict[str, Violation]:
+    return {violation.aspect: violation for violation in reversed([*found])}
+
+
+def _telling(aspects: Iterable[str]) -> set[str]:
+    """Return the aspects that a mistake must reproduce: numbers if there are wrong ones."""
+    found = set(aspects)
+    for telling in (set(_NUMBERS), {"gradients"}, {"attributes"}):
+        if found & telling:
+            return found & telling
+    return found
+
+
+def _dtypes(seen: Observation) -> list[str]:
+    """Return the dtype of each result."""
+    if seen.outputs is None:
+        return []
+    return [part.dtype for part in seen.outputs.items.values() or [seen.outputs]]
+
+
+def _same_error(ours: Observation, theirs: Observation, num_words: int | None = None) -> bool:
+    """Return whether both errors begin with the same words, or both lack the same parameters."""
+    if any(seen.raised and seen.raised.phase == "inject" for seen in (ours, theirs)):
+        lacking = [
+            seen.without_parameters or sorted((seen.parameters or {}).items())
+            for seen in (ours, theirs)
+        ]
+        return lacking[0] == lacking[1]
+    return _error_of(ours)[:num_words] == _error_of(theirs)[:num_words]
+
+
+def _error_of(seen: Observation) -> tuple[str, ...]:
+    """Return the type of an error and the words after the name of the function called."""
+    if seen.raised is None:
+        return ()
+    words = seen.raised.message.split()
+    return (seen.raised.type_name, *(words[1:] if words and words[0].endswith("()") else words))
+
+
+_UNEXPECTED = ("TypeError", "got", "an")  # unexpected keyword argument
+
+
+def _says_little(seen: Observation) -> bool:
+    """Return whether a result is only words or Python bools, which fit many mistakes."""
+    if seen.raised is not None or seen.outputs is None:
+        return False
+    parts = seen.outputs.items.values() or [seen.outputs]
+    return all(part.kind in ("bool", "str") for part in parts)
+
+
+class Replay(dict[str, tuple[Observation, list[Violation]]]):
+    """A cache of a known mistake's results on each probe, computed when first needed."""
+
+    def __init__(self, exercise: Exercise, model: Callable, prepared: Prepared):
+        super().__init__()
+        self._exercise, self._model = exercise, model
+        self._prepared = {probe.name: (probe, expected) for probe, expected in prepared}
+
+    def __missing__(self, name: str) -> tuple[Observation, list[Violation]]:
+        probe, expected = self._prepared[name]
+        if isinstance(self._model, OfTheResult):
+            self[name] = self._model.observe(self._exercise, probe, expected)
+        else:
+            seen = observe(self._model, probe, watched=False)
+            self[name] = seen, find_violations(self._exercise, probe, expected, seen)
+        return self[name]
+
+
+@functools.lru_cache(maxsize=64)
+def _replays(
+    exercise: Exercise, seed: str, which: Callable[[Exercise], Sequence[Mistake]]
+) -> Sequence[tuple[Mistake, Outcomes]]:
+    """Return each mistake of `which(exercise)` with its results on the problems of a seed."""
+    prepared = prepare(exercise, seed)
+    return tuple(
+        (one, Replay(exercise, answer, prepared))
+        for one in which(exercise)
+        for answer in one.answers
+    )
+
+
+def explain(
+    exercise: Exercise, seed: str, student: Outcomes, extra: Sequence[Violation], *, replay: bool
+) -> Explanation | None:
+    """Return the mistake that explains the differences of an answer, or None.
+
+    `extra` are broken rules, which are named if nothing else is. Without `replay`, only causes can
+    be named.
+    """
+    answer = _Answer(prepare(exercise, seed), student)
+    broken = [Explanation.of_cause(one.problem, {}, 0) for one in extra]
+    if not answer.failing:
+        return next(iter(broken), None)
+    found: list[Explanation | None] = []
+    if replay:
+        found += itertools.starmap(answer.explained_by_known, _replays(exercise, seed, _known))
+    found += (answer.explained_by(*pair, is_cause=True) for pair in answer.causes())
+    if replay and not any(one and one.is_whole for one in found):
+        others = itertools.starmap(answer.explained_by_known, _replays(exercise, seed, in_any))
+        found += (one for one in others if one and one.is_whole)
+    named = [*filter(None, found), *broken]
+    return max(named, key=lambda one: len(one.shown), default=None)
+
+
+def _known(exercise: Exercise) -> Sequence[Mistake]:
+    return exercise.mistakes

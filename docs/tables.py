@@ -15,9 +15,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from course_lib.authoring.addresses import colab, on_github, pages, published
 from course_lib.authoring.lesson_tree import LessonTree
-from course_lib.authoring.matrix import judge_variant, run
+from course_lib.authoring.matrix import all_answers, judge_variant, run
 from course_lib.authoring.times import course_times, spoken
-from course_lib.authoring.variants import variants
 from course_lib.checks import exercises
 from course_lib.exercises import counted_points, lessons
 from course_lib.workspace.errors import UsageError
@@ -39,8 +38,6 @@ COUNTS = {
     "lose points": "wrong_rejected",
     "must be named": "wrong_to_be_named",
     "are named": "wrong_named",
-    "known mistakes": "mistakes",
-    "have an answer": "mistakes_answered",
 }
 
 
@@ -146,7 +143,7 @@ def answers_table(name: str) -> str:
     """Return a table of the tests' answers to one exercise, with the points and report of each."""
     says = {mistake.id: mistake.message for mistake in exercises()[name].mistakes}
     seeds = [f"matrix-{i}" for i in range(EXAMPLE_SEEDS)]
-    judged = [judge_variant(variant, seeds) for variant in variants(ROOT, name)]
+    judged = [judge_variant(variant, seeds) for variant in all_answers(ROOT, name)]
     rows = [
         [
             f"`{row.variant}`",

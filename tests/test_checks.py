@@ -103,9 +103,8 @@ def test_our_own_fault_is_called_ours_and_leaves_the_exercise_ungraded(monkeypat
 
 WORDS = [
     "contract.describe",
-    "diagnose.find_violations",
+    "explain.find_violations",
     "example.text_of_input",
-    "verdict._cause_of",
     "verdict.example_of",
     "verdict.explain",
     "verdict.findings_of",

@@ -17,7 +17,7 @@ from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.judge.verdict import judge_observed
 from course_lib.checks.observe.call import _run_elsewhere
 from course_lib.checks.observe.codec import decode, encode
-from course_lib.checks.observe.fake_device import NAME, REFUSAL, Elsewhere
+from course_lib.checks.observe.fake_device import MIXED_UP, NAME, Elsewhere
 from course_lib.checks.observe.observation import subject_of
 from course_lib.checks.observe.remote import REPLY_TYPES, Reply, Request, reply_to
 from course_lib.exercises import find, names
@@ -27,7 +27,7 @@ LENGTHS = torch.tensor([1, 0, 3])
 
 
 def test_a_tensor_of_the_cpu_is_refused():
-    with Elsewhere() as device, pytest.raises(RuntimeError, match=REFUSAL):
+    with Elsewhere() as device, pytest.raises(RuntimeError, match=MIXED_UP):
         torch.arange(4) < device.moved(LENGTHS)[:, None]  # noqa: B015
 
 

@@ -268,11 +268,11 @@ def test_neglected_hygiene_does_not_hide_an_unknown_mistake():
     assert judge_answer(of_sizes(1, 2, 3, 4), draws).mistake is None
 
 
-def test_a_cause_is_named_if_it_explains_three_quarters_of_the_failures():
+def test_a_cause_is_named_if_it_explains_most_failures():
     def rejects_small_ones(x):
         return too_strict(x) if x.numel() < 4 else x
 
-    assert judge_answer(of_sizes(1, 2, 4), rejects_small_ones).mistake is None
+    assert judge_answer(of_sizes(3, 4, 5), rejects_small_ones).mistake is None
     report = judge_answer(of_sizes(1, 2, 3, 4), rejects_small_ones)
     assert report.mistake == "allowed_input_rejected"
     message = report.findings[0].message

@@ -6,7 +6,7 @@ from pathlib import Path
 import jaxtyping
 import pytest
 
-from course_lib.authoring.matrix import correct_answers, judge_variant
+from course_lib.authoring.matrix import all_answers, correct_answers, judge_variant
 from course_lib.authoring.variants import variants
 from course_lib.checks import exercises
 from course_lib.exercises import names
@@ -31,7 +31,7 @@ MARKED = [
 
 @pytest.mark.parametrize("name", MARKED)
 def test_every_answer_is_judged_as_marked(name):
-    rows = [judge_variant(variant, SEEDS) for variant in variants(ROOT, name)]
+    rows = [judge_variant(answer, SEEDS) for answer in all_answers(ROOT, name)]
     bad = [
         f"{row.variant}: score {row.lowest:.2f}..{row.highest:.2f}, said {row.messages}, "
         f"expected {row.expected if not row.is_right else 'full marks'}"

@@ -1,4 +1,4 @@
-"""Judge the variants of `tests/variants` with many seeds: `course matrix`."""
+"""Judge the variants of `tests/variants` and the known mistakes: `course matrix`."""
 
 import functools
 import textwrap
@@ -9,7 +9,7 @@ from typing import Any
 
 from course_lib import attention
 from course_lib.authoring.in_float32 import in_float32
-from course_lib.authoring.variants import Variant, variants
+from course_lib.authoring.variants import Variant, documented, variants
 from course_lib.checks.judge.verdict import NOT_WORDED, judge_answer, judge_observed
 from course_lib.checks.observe.call import observe_all
 from course_lib.exercises import find, lessons
@@ -67,8 +67,6 @@ class Matrix:
         right = [row for row in self.rows if row.is_right]
         wrong = [row for row in self.rows if not row.is_right]
         named = [row for row in wrong if row.expected is not None]
-        names = {row.exercise for row in self.rows}
-        known = {(name, mistake.id) for name in names for mistake in find(name).mistakes}
         numbers = sorted(number for row in wrong for number in row.numbers) or [0]
         return {
             "right": len(right),
@@ -79,8 +77,6 @@ class Matrix:
             "wrong_named": sum(row.ok for row in named),
             "numbers_of_inputs_median": numbers[len(numbers) // 2],
             "numbers_of_inputs_95_percent": numbers[int(0.95 * len(numbers))],
-            "mistakes": len(known),
-            "mistakes_answered": len(known & {(row.exercise, row.expected) for row in named}),
             "ok": self.ok,
             "rows": [asdict(row) | {"ok": row.ok} for row in self.rows],
         }
@@ -91,7 +87,6 @@ class Matrix:
             "{right_accepted} of {right} correct answers get full marks.\n"
             "{wrong_rejected} of {wrong} wrong answers lose points.\n"
             "{wrong_named} of {wrong_to_be_named} reports name the expected mistake.\n"
-            "{mistakes_answered} of {mistakes} known mistakes have an answer in tests/variants.\n"
             "The inputs in reports contain {numbers_of_inputs_median} numbers in the median and\n"
             "{numbers_of_inputs_95_percent} at the 95th percentile."
         )
@@ -105,6 +100,12 @@ def correct_answers(root: Path, exercise: str) -> Iterator[Variant]:
     for name, answer in {"solution": getattr(attention, exercise), **answers}.items():
         yield Variant(exercise, name, answer, True)
         yield Variant(exercise, f"{name} in float32", in_float32(answer), True)
+
+
+def all_answers(root: Path, exercise: str) -> Iterator[Variant]:
+    """Yield the variants and the documented wrong answers."""
+    yield from variants(root, exercise)
+    yield from documented(exercise)
 
 
 def judge_variant(variant: Variant, seeds: Iterable[object]) -> Row:
@@ -142,6 +143,8 @@ def run(
 ) -> Matrix:
     """Judge the answers of the chosen lessons, or of all lessons if none is named.
 
+    Answers are those of `tests/variants` and the documented wrong ones.
+
     Args:
         root: the course folder, which holds `tests/variants`.
         chosen: lesson slugs.
@@ -156,8 +159,9 @@ def run(
         for name in lesson.exercises
     ]
     every_seed = [f"matrix-{i}" for i in range(seeds)]
-    rows, answers = [], correct_answers if correct else variants
+    rows = []
     for count, name in enumerate(names, start=1):
         progress(Step("matrix", count, len(names), name))
-        rows += [judge_variant(variant, every_seed) for variant in answers(root, name)]
+        answers = correct_answers(root, name) if correct else all_answers(root, name)
+        rows += [judge_variant(answer, every_seed) for answer in answers]
     return Matrix(rows)

@@ -78,6 +78,14 @@ def variants(root: Path, exercise: str) -> Iterator[Variant]:
         yield Variant(exercise, name, answer, *answer.__variant__)
 
 
+def documented(exercise: str) -> Iterator[Variant]:
+    """Return the wrong answers that the exercise's file documents as known mistakes."""
+    for mistake in find(exercise).mistakes:
+        for number, answer in enumerate(mistake.answers, start=1):
+            name = mistake.id if len(mistake.answers) == 1 else f"{mistake.id} ({number})"
+            yield Variant(exercise, name, answer, False, mistake.id)
+
+
 def faulty_answers(root: Path, exercise: str) -> list[Callable]:
     """Return the functions in the variants file that make answers with several faults."""
     return [make for _, make in _marked(root, exercise, "__faults__")]

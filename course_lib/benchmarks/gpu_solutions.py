@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from course_lib import attention
 from course_lib.authoring.train_models import Device
+from course_lib.checks.judge.correct_results import correct_observation
 from course_lib.checks.judge.definitions import Exercise
-from course_lib.checks.judge.of_the_result import correct_observation
 from course_lib.checks.judge.prepare import drawn, prepare
 from course_lib.checks.judge.violations import find_violations
 from course_lib.checks.observe.call import materialise

@@ -10,6 +10,7 @@ import ast
 import dataclasses
 import functools
 import importlib
+import itertools
 import pkgutil
 from collections.abc import Callable
 from pathlib import Path
@@ -82,10 +83,14 @@ def _find(name: str, settings: ClassSettings) -> Exercise:
         if name in lesson.exercises + lesson.removed:
             module = _load(slug, name)
             exercise = module.EXERCISE
+            mistakes = *map(known, marked(vars(module))), *exercise.mistakes
+            for answer in itertools.chain(*(mistake.answers for mistake in mistakes)):
+                if isinstance(answer, type):
+                    answer.__name__ = name  # torch's errors say it
             return dataclasses.replace(
                 exercise,
                 name=name,
-                mistakes=(*map(known, marked(vars(module))), *exercise.mistakes),
+                mistakes=mistakes,
                 points=settings.points.get(name, exercise.points),
                 starred=settings.starred.get(name, exercise.starred),
                 lesson=slug,

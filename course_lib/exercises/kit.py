@@ -142,6 +142,6 @@ def words(answer: Callable) -> tuple[str, str]:
 
 
 def id_of(answer: Callable) -> str:
-    """Return the id of a wrong answer: its name, in snake case if it is a class."""
-    name = answer.__name__
+    """Return the id of a wrong answer: its name in the file, in snake case if it is a class."""
+    name = answer.__qualname__.rpartition(".")[2]
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower() if name[0].isupper() else name

@@ -14,8 +14,7 @@ from course_lib.checks.judge.comparisons import (
     tolerance_for,
 )
 from course_lib.checks.judge.definitions import Exercise
-from course_lib.checks.judge.html import folded, listing, numbers_beside, paragraph
-from course_lib.checks.judge.in_text import (
+from course_lib.checks.judge.formatting import (
     SMALL,
     assignment,
     in_columns,
@@ -25,6 +24,7 @@ from course_lib.checks.judge.in_text import (
     text_of_record,
     told_apart,
 )
+from course_lib.checks.judge.html import folded, listing, numbers_beside, paragraph
 from course_lib.checks.judge.violations import Violation, mutated
 from course_lib.checks.observe.probe import Array, Built, Probe
 from course_lib.checks.observe.record import Recorded

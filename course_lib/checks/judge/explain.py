@@ -18,10 +18,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from course_lib.checks.judge.comparisons import Cause, Problem, same_record, same_records
+from course_lib.checks.judge.correct_results import ChangedResult
 from course_lib.checks.judge.definitions import Exercise, Mistake
 from course_lib.checks.judge.example import importance
-from course_lib.checks.judge.in_any import in_any
-from course_lib.checks.judge.of_the_result import OfTheResult
+from course_lib.checks.judge.general_mistakes import general_mistakes
 from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.judge.violations import (
     HYGIENE,
@@ -241,7 +241,7 @@ class Replay(dict[str, tuple[Observation, list[Violation]]]):
 
     def __missing__(self, name: str) -> tuple[Observation, list[Violation]]:
         probe, expected = self._prepared[name]
-        if isinstance(self._model, OfTheResult):
+        if isinstance(self._model, ChangedResult):
             self[name] = self._model.observe(self._exercise, probe, expected)
         else:
             seen = observe(self._model, probe, watched=False)
@@ -277,9 +277,12 @@ def explain(
     found: list[Explanation | None] = []
     if replay:
         found += itertools.starmap(answer.explained_by_known, _replays(exercise, seed, _known))
-    found += (answer.explained_by(*pair, is_cause=True) for pair in answer.causes())
+    if not broken:
+        found += (answer.explained_by(*pair, is_cause=True) for pair in answer.causes())
     if replay and not any(one and one.is_whole for one in found):
-        others = itertools.starmap(answer.explained_by_known, _replays(exercise, seed, in_any))
+        others = itertools.starmap(
+            answer.explained_by_known, _replays(exercise, seed, general_mistakes)
+        )
         found += (one for one in others if one and one.is_whole)
     named = [*filter(None, found), *broken]
     return max(named, key=lambda one: len(one.shown), default=None)

@@ -8,7 +8,7 @@ They color only a side bar, which is visible on white and black and has no meani
 import html
 from collections.abc import Iterable, Mapping, Sequence
 
-from course_lib.checks.judge.in_text import MARK
+from course_lib.checks.judge.formatting import MARK
 
 # At least 3 to 1 against white and against the darkest editors; a test computes it.
 BARS = {"good": "#1a7f37", "bad": "#b35900", "neutral": "#6e7781", "hint": "#0969da"}

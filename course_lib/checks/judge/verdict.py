@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from course_lib.checks.judge.comparisons import Problem
+from course_lib.checks.judge.correct_results import correct_observation
 from course_lib.checks.judge.definitions import Exercise
 from course_lib.checks.judge.example import Example, example_of
 from course_lib.checks.judge.explain import explain
@@ -23,7 +24,6 @@ from course_lib.checks.judge.findings import (
     findings_of,
     notes_of,
 )
-from course_lib.checks.judge.of_the_result import correct_observation
 from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.judge.report import Finding, Report
 from course_lib.checks.judge.score import BEYOND_A_LIMIT, beyond_a_limit, score_of

@@ -28,9 +28,9 @@ from course_lib.checks.judge.contract import (
     wrong_type,
 )
 from course_lib.checks.judge.definitions import Exercise
-from course_lib.checks.judge.in_text import text_of_options
+from course_lib.checks.judge.formatting import text_of_options
 from course_lib.checks.observe.cost_meter import LOST, OUT_OF_TORCH, SINGLE_NUMBERS
-from course_lib.checks.observe.fake_device import REFUSAL
+from course_lib.checks.observe.fake_device import MIXED_UP
 from course_lib.checks.observe.observation import Observation, OnTheCpu, Raised
 from course_lib.checks.observe.probe import Probe
 from course_lib.checks.observe.record import Recorded
@@ -509,7 +509,7 @@ def _raised_problem(probe: Probe, seen: Observation, raised: Raised) -> Problem:
 
 
 _CAUSES = {  # texts of a probe's device and of torch
-    REFUSAL: Cause(
+    MIXED_UP: Cause(
         "cpu_tensor",
         "Your code makes a tensor on the CPU, but the arguments are on another device.",
         "Which step makes a tensor without `device=`, or moves one to the CPU?",

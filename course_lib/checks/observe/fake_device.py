@@ -23,7 +23,7 @@ from course_lib.checks.observe.cost_meter import LIBRARIES
 from course_lib.checks.observe.observation import OnTheCpu
 
 NAME = "meta"  # a device in every build of torch, without computations
-REFUSAL = "is not on the device of the others"  # differs from torch's own message
+MIXED_UP = "is not on the device of the others"  # differs from torch's own message
 # A GPU also allows these to mix, and `index` only for indices.
 _MIXING = ("_to_copy", "copy_", "index", "index_put", "index_put_", "_pack_padded_sequence")
 _FROM_NUMBERS = (torch.tensor, torch.as_tensor, torch.asarray)
@@ -34,7 +34,7 @@ class Refused(RuntimeError):
     """A call mixes devices. `seen` tells where its tensor on the CPU comes from, if known."""
 
     def __init__(self, seen: OnTheCpu | None = None):
-        super().__init__(f"Tensor on device cpu {REFUSAL}, {NAME}!")
+        super().__init__(f"Tensor on device cpu {MIXED_UP}, {NAME}!")
         self.seen = seen
 
 

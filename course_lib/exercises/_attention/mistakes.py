@@ -4,7 +4,6 @@ Each is the correct attention (`steps.py`, `modules.py`) with some of its steps 
 gives them to every exercise that has these steps.
 """
 
-import functools
 import itertools
 import math
 from collections import ChainMap
@@ -20,41 +19,54 @@ from course_lib.exercises._attention.modules import Attention, AttentionModule, 
 from course_lib.exercises._attention.steps import Softmax, Stepped
 from course_lib.exercises.kit import MARKS, id_of, known, like, marked, mistake, words
 
+# Wrong answers that are right where scores have no axis for heads.
+HEADS_MIXED_UP = {
+    *("head_axis_forgotten", "head_axis_forgotten_for_items", "lengths_repeated_for_heads"),
+}
+
 
 def shared(base: type[Stepped], *, without: Collection[str] = ()) -> tuple[Mistake, ...]:
     """Return the mistakes below as mistakes of an exercise, if it has the steps that they change.
 
     Args:
         base: the correct attention of the exercise.
-        without: ids of mistakes that its problems cannot distinguish from others.
+        without: ids of wrong answers that are right here, or the same as those of others.
     """
     chosen = [one for one in marked(globals()) if id_of(one) not in without and _fits(one, base)]
-    return of_these(base, chosen)
+    return of_these(base, chosen, without=without)
 
 
-def of_these(base: type[Stepped], mistakes: Sequence[type]) -> tuple[Mistake, ...]:
+def of_these(
+    base: type[Stepped], mistakes: Sequence[type], *, without: Collection[str] = ()
+) -> tuple[Mistake, ...]:
     """Return some of the mistakes below as mistakes of an exercise."""
-    return tuple(known(one, functools.partial(_made_by, base)) for one in mistakes)
+
+    def make(one: type) -> Callable | None:
+        fits = id_of(one) not in without and _fits(one, base)
+        return _with(base, _steps_of(one)).answer() if fits else None
+
+    return tuple(known(one, make) for one in mistakes)
 
 
-def half_repaired(base: type[Stepped], *faults: type) -> Iterator[Mistake]:
-    """Yield two and three of the faults of a broken module at once, unless they share a step."""
+def half_repaired(
+    base: type[Stepped], *faults: type, without: Collection[str] = ()
+) -> Iterator[Mistake]:
+    """Yield two and three of the faults of a broken module at once, unless they share a step.
+
+    `without` has ids of faults that give the same numbers as all together.
+    """
     for one, *others in (*itertools.combinations(faults, 2), *itertools.combinations(faults, 3)):
         together, steps = [one, *others], [_steps_of(fault) for fault in (one, *others)]
-        if len(set().union(*steps)) < sum(map(len, steps)):
+        ids = "+".join(map(id_of, together))
+        if len(set().union(*steps)) < sum(map(len, steps)) or ids in without:
             continue
         facts, questions = zip(*map(words, together), strict=True)
         yield Mistake(
-            "+".join(map(id_of, together)),
+            ids,
             (_with(base, dict(ChainMap(*steps))).answer(),),
             " ".join([f"{('Two', 'Three')[len(others) - 1]} mistakes at once.", *facts]),
             " ".join(questions),
         )
-
-
-def _made_by(base: type[Stepped], one: type) -> Callable | None:
-    """Return an answer of the exercise that makes this mistake, or None if it lacks its steps."""
-    return _with(base, _steps_of(one)).answer() if _fits(one, base) else None
 
 
 def _with(base: type[Stepped], steps: dict[str, Any]) -> type[Any]:
@@ -454,21 +466,21 @@ class LengthsRepeated(Softmax):
     """
 
     def align(self, scores, lens) -> Tensor:
-        others = scores.shape[1:-2].numel()
-        return torch.cat([lens] * others).reshape(*scores.shape[:-2], -1, 1)
-
-
-@like(LengthsRepeated)
-class LengthsRepeatedForRows(Softmax):
-    def align(self, scores, lens) -> Tensor:
         rows = scores.shape[:-1]
         return lens.reshape(-1).repeat(rows.numel() // lens.numel()).reshape(*rows, 1)
 
 
 @like(LengthsRepeated)
+class LengthsRepeatedForHeads(Softmax):
+    def align(self, scores, lens) -> Tensor:
+        others = scores.shape[1:-2].numel()
+        return torch.cat([lens] * others).reshape(*scores.shape[:-2], -1, 1)
+
+
+@like(LengthsRepeated)
 class LengthsOfItemsRepeated(Softmax):
     def align(self, scores, lens) -> Tensor:
-        kind = LengthsRepeatedForRows if lens.dim() == 1 else Softmax
+        kind = LengthsRepeated if lens.dim() == 1 else Softmax
         return kind.align(self, scores, lens)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from course_lib.checks.judge.comparisons import dropout_values
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Array, Probe, tensor
-from course_lib.exercises._attention.mistakes import shared
+from course_lib.exercises._attention.mistakes import HEADS_MIXED_UP, shared
 from course_lib.exercises._attention.modules import AttentionModule
 from course_lib.exercises._attention.padding import FAR, largest_padding
 from course_lib.exercises._attention.properties import KEPT, WEIGHTS
@@ -177,7 +177,10 @@ EXERCISE = Exercise(
     returns=(Returned("outputs", "tensor", "float", ("batch", "num_queries", "value_size")),),
     probes=problems,
     oracle=oracle.additive_attention,
-    mistakes=shared(Additive),
+    mistakes=shared(
+        Additive,
+        without={"renormalized_after_softmax", *HEADS_MIXED_UP},
+    ),
     properties=WEIGHTS,
     hints=(
         "`__init__` makes three linear layers without bias and a dropout layer. `forward` is "

@@ -12,6 +12,7 @@ from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Array, Probe, tensor
 from course_lib.exercises._attention import mistakes as of_any_attention
 from course_lib.exercises._attention.mistakes import (
+    HEADS_MIXED_UP,
     DropoutInEval,
     OverQueries,
     ZeroAfterSoftmax,
@@ -174,8 +175,12 @@ EXERCISE = Exercise(
     probes=problems,
     oracle=oracle.lookup,
     mistakes=(
-        *shared(Right, without={"divided_by_d", "empty_row_nan"}),
-        *half_repaired(Right, ScaleOfTheQueries, OverQueries, ZeroAfterSoftmax, DropoutInEval),
+        *shared(Right, without={"divided_by_d", "empty_row_nan", "one_mask_only", *HEADS_MIXED_UP}),
+        *half_repaired(
+            Right,
+            *(ScaleOfTheQueries, OverQueries, ZeroAfterSoftmax, DropoutInEval),
+            without={"scale_of_the_queries+over_queries+dropout_in_eval"},
+        ),
     ),
     properties=WEIGHTS,
     hints=(

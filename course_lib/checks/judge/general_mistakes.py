@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from course_lib.checks.judge.correct_results import ChangedResult
 from course_lib.checks.judge.definitions import Exercise, Mistake
-from course_lib.checks.judge.of_the_result import OfTheResult
 
 _HOLDS = {"numbers": "f", "whole numbers": "i", "anything": "fib"}
 
@@ -34,13 +34,13 @@ def _of_items(result) -> torch.Tensor:
     return result
 
 
-def in_any(exercise: Exercise) -> tuple[Mistake, ...]:
+def general_mistakes(exercise: Exercise) -> tuple[Mistake, ...]:
     """Return the mistakes that any answer with this number of results can make."""
     num_results = len(exercise.returns)
     places = [None, *range(num_results)] if num_results > 1 else [None]
 
     def says(id: str, models: list[Callable], fact: str, question: str) -> Mistake:
-        return Mistake(id, tuple(map(OfTheResult, models)), fact, question)
+        return Mistake(id, tuple(map(ChangedResult, models)), fact, question)
 
     def of(what: str, id: str, *changes: Callable) -> Callable[[str, str], Mistake]:
         # "Your numbers" means all results, unless a change affects only the shape.

@@ -18,7 +18,7 @@ Outcome = tuple[Observation, list[Violation]]
 
 
 @dataclass(frozen=True)
-class OfTheResult:
+class ChangedResult:
     """A model that changes correct results. `change` gets them as an answer would return them."""
 
     change: Callable

@@ -93,7 +93,7 @@ def is_answer(exercise: Any, thing: Any) -> bool:
     from course_lib.checks.judge.violations import find_violations
     from course_lib.checks.observe.call import observe, observe_all
 
-    if isinstance(thing, type) != exercise.is_class and not exercise.may_be_class:
+    if isinstance(thing, type) != exercise.is_class and not exercise.rules.may_be_class:
         return False
     runs = prepare(exercise, SEED)
     for probe, expected in runs:

@@ -200,4 +200,4 @@ def test_one_failing_edge_costs_at_least_half_of_the_edges():
 
     report = grade("stable_softmax", only_below_1000)
     assert report.mistake == "no_maximum_subtracted"
-    assert 0.4 < report.score <= 1 - exercises()["stable_softmax"].shares["edges"] / 2
+    assert 0.4 < report.score <= 1 - exercises()["stable_softmax"].marking.shares["edges"] / 2

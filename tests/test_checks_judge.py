@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from course_lib.checks.judge.comparisons import tolerance_for
-from course_lib.checks.judge.definitions import Exercise, Mistake, Returned
+from course_lib.checks.judge.definitions import Exercise, Mistake, Place, Returned, Rules
 from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.judge.verdict import judge_answer, judge_observed
 from course_lib.checks.observe.call import observe
@@ -26,7 +26,7 @@ def probe(**more):
 def exercise(**more):
     """Return an exercise: a function that doubles a tensor, unless `more` says otherwise."""
     given = {
-        "name": "doubled",
+        "place": Place("doubled"),
         "points": 4,
         "minutes": 1,
         "difficulty": 1,
@@ -42,7 +42,7 @@ def exercise(**more):
 def multiplication(**more):
     """Return an exercise: a module with one weight, whose attribute `seen` holds the last input."""
     given = {
-        "name": "Multiply",
+        "place": Place("Multiply"),
         "returns": (Returned("outputs", axes=("...", "2")),),
         "probes": lambda rng: [probe(attributes=("seen",), grad_outputs=np.ones((1, 2)))],
         "oracle": lambda _, state, x: Expected(x @ state["W"], attributes={"seen": x}),
@@ -116,7 +116,7 @@ def test_a_class_may_stand_for_a_function_where_the_exercise_says_so():
 
     (finding,) = judge_answer(exercise(points=1), Twice).findings
     assert finding.id == "wrong_kind_of_answer"
-    report = judge_answer(exercise(points=1, may_be_class=True), Twice)
+    report = judge_answer(exercise(points=1, rules=Rules(may_be_class=True)), Twice)
     assert report.outcome == "correct" and "(1 of 1 point)" in report.text()
 
 
@@ -209,7 +209,7 @@ def test_the_wrong_one_of_several_results_is_named(wanted, answer, said):
 
 
 def test_a_call_that_the_exercise_leaves_out_is_named_with_the_reason():
-    without = exercise(forbidden={"add": "Multiply."})
+    without = exercise(rules=Rules(forbidden={"add": "Multiply."}))
     assert judge_answer(without, lambda x: 2 * x).points == 4
     (finding,) = judge_answer(without, lambda x: torch.add(x, x)).findings
     assert finding.message.startswith("Your code calls `add`, directly or through another")

@@ -90,7 +90,7 @@ def test_what_an_earlier_cell_set_for_everyone_is_undone(monkeypatch):
 TOGETHER = [slug for slug, lesson in lessons().items() if lesson.integration]
 
 
-@pytest.mark.parametrize("slug", [slug for slug in TOGETHER if find(slug).takes_all])
+@pytest.mark.parametrize("slug", [slug for slug in TOGETHER if find(slug).place.takes_all])
 def test_a_lessons_right_answers_pass_together_and_a_missing_result_is_noticed(slug, monkeypatch):
     chain = find(slug).chain
     right = {name: next(v.answer for v in variants(ROOT, name) if v.is_right) for name in chain}

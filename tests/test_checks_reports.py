@@ -249,7 +249,7 @@ def test_the_shares_of_an_exercise_sum_to_one_and_are_worth_whole_tenths_of_a_po
     assert sum(shares.values()) == pytest.approx(1) and all(s >= 0 for s in shares.values())
     tenths = [10 * exercise.points * share for share in shares.values()]
     assert tenths == pytest.approx([round(number) for number in tenths])
-    assert not exercise.shares or sum(exercise.shares.values()) == pytest.approx(1)
+    assert not exercise.marking.shares or sum(exercise.marking.shares.values()) == pytest.approx(1)
 
 
 def test_a_mistake_that_only_raises_needs_the_same_message():

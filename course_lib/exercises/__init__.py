@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from course_lib.checks.judge.definitions import Exercise, Lesson, of_its_name
+from course_lib.checks.judge.definitions import Exercise, Lesson, Place, of_its_name
 from course_lib.exercises.kit import known, marked
 from course_lib.workspace.course_toml import ClassSettings, read_settings
 from course_lib.workspace.errors import BuildError
@@ -89,13 +89,11 @@ def _find(name: str, settings: ClassSettings) -> Exercise:
                     answer.__name__ = name  # torch's errors say it
             return dataclasses.replace(
                 exercise,
-                name=name,
+                place=Place(name, slug, not_its_name=frozenset(names())),
                 mistakes=mistakes,
                 points=settings.points.get(name, exercise.points),
                 starred=settings.starred.get(name, exercise.starred),
-                lesson=slug,
                 oracle=_oracle(slug, name) if exercise.oracle is of_its_name else exercise.oracle,
-                not_its_name=frozenset(names()),
             )
     integration = _lessons()[name].integration
     if integration is None:
@@ -104,14 +102,10 @@ def _find(name: str, settings: ClassSettings) -> Exercise:
     judged = _load(name, own).EXERCISE if own else _find(chain[-1], settings)
     return dataclasses.replace(
         judged,
-        name=name,
+        place=Place(name, name, chain, bool(own), frozenset(names())),
         points=settings.points.get(name, integration.points),
         minutes=integration.minutes,
-        lesson=name,
-        chain=chain,
-        takes_all=bool(own),
         starred=any(_find(link, settings).starred for link in chain),
-        not_its_name=frozenset(names()),
     )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from course_lib.checks.judge.comparisons import Cause, Problem
-from course_lib.checks.judge.definitions import Mistake, Returned
+from course_lib.checks.judge.definitions import Marking, Mistake, Returned
 from course_lib.checks.observe.probe import Array, Built, Probe, tensor
 from course_lib.exercises.kit import known, like, mistake
 
@@ -357,3 +357,8 @@ def tally(to_reveal: str, to_accept: str) -> Callable[..., str]:
 
 of_modules = tally("broken modules", "correct modules")
 of_functions = tally("functions that must fail", "functions that must pass")
+
+
+def marking(tally: Callable[..., str], right: Callable) -> Marking:
+    """Return how a student's test is marked, with a correct one."""
+    return Marking(comparisons={"judged": judged}, exact=("judged",), tally=tally, confirms=right)

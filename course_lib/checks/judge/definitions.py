@@ -69,6 +69,65 @@ def of_its_name(*args: Any, **kwargs: Any) -> Any:
     raise LookupError("ask course_lib.exercises.find for the exercise")
 
 
+@dataclass(frozen=True)
+class Rules:
+    """What a statement says about an answer's code.
+
+    Args:
+        forbidden: names of torch functions that may not be called, with the reason. The names
+            are patterns for those in `cost_meter.Calls`, such as "*scaled_dot_product*".
+        no_loops: from probe to probe of a group (`Probe.loops`), neither torch calls nor Python
+            steps may increase. With `needs_loops`, one of the two must.
+        may_be_class: a class that can be called like the requested function is accepted.
+    """
+
+    forbidden: Mapping[str, str] = field(default_factory=dict)
+    no_loops: bool = False
+    needs_loops: bool = False
+    may_be_class: bool = False
+
+
+@dataclass(frozen=True)
+class Marking:
+    """How results are compared and counted, if it is not the usual way.
+
+    Args:
+        comparisons: comparisons by the name that probes give. `exact` names those with a single
+            correct result, which is shown.
+        shares: the parts' shares of 1 (`checks.judge.score`).
+        each_counts: each probe that passes earns points, even if others fail.
+        tally: summarizes all probes and their outcomes in one sentence.
+        confirms: a correct answer. A shrunken input is shown if this answer passes on it, because
+            the oracle may cover only the sizes of the probes.
+    """
+
+    comparisons: Mapping[str, Callable] = field(default_factory=dict)
+    exact: tuple[str, ...] = ()
+    shares: Mapping[str, float] = field(default_factory=dict)
+    each_counts: bool = False
+    tally: Callable[[Any, Any], str] | None = None
+    confirms: Callable | None = None
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an exercise stands in the course. The loader fills it in.
+
+    Args:
+        name: the file's name.
+        lesson: the lesson's slug.
+        chain: for an integration, the exercises that it combines.
+        takes_all: for an integration, whether the probes' scenario gets all answers as a dict.
+        not_its_name: all exercises' names, none of which is a misnamed answer to this one.
+    """
+
+    name: str = ""
+    lesson: str = ""
+    chain: tuple[str, ...] = ()
+    takes_all: bool = False
+    not_its_name: Collection[str] = ()
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Exercise:
     """One exercise: points, contract, probes, oracle, mistakes and hints.
@@ -76,10 +135,11 @@ class Exercise:
     Args:
         points: whole points, unless a class sets its own.
         difficulty: 1 to 3.
+        starred: optional; the check shows points, but they do not count in the grade.
         builds_on: earlier exercises of the lesson that an answer may use. If the student's attempt
             at one of them is wrong, grading lends the course's version of it. It lends no other
             solution.
-        starred: optional; the check shows points, but they do not count in the grade.
+        is_class: the answer is a class, and not a function.
         returns: the contract of the result.
         probes: sentences that say what must hold, each before the calls that show it, with fresh
             random inputs from a seeded generator.
@@ -89,51 +149,35 @@ class Exercise:
             them. If several give the same numbers, the first one is named.
         properties: the most informative first.
         hints: concept, recipe, almost code.
-        may_be_class: a class that can be called like the requested function is accepted.
-        forbidden: names of torch functions that may not be called, with the reason. The names
-            are patterns for those in `cost_meter.Calls`, such as "*scaled_dot_product*".
-        no_loops: from probe to probe of a group (`Probe.loops`), neither torch calls nor Python
-            steps may increase. With `needs_loops`, one of the two must.
-        each_counts: each probe that passes earns points, even if others fail.
-        comparisons: its own comparisons by name. `exact` names those with a single correct result,
-            which is shown.
-        tally: summarizes all probes and their outcomes in one sentence.
-        name: the file's name; the loader fills in this and the lesson's slug.
-        confirms: a correct answer. A shrunken input is shown if this answer passes on it, because
-            the oracle may cover only the sizes of the probes.
-        not_its_name: all exercises' names, none of which is a misnamed answer to this one.
-        chain: for an integration, the exercises that it combines.
-        takes_all: for an integration, whether the probes' scenario gets all answers as a dict.
-        shares: the parts' shares of 1, if they differ from the usual ones (`checks.judge.score`).
     """
 
     points: float
     minutes: int
     difficulty: int
+    starred: bool = False
     builds_on: tuple[str, ...] = ()
+    is_class: bool = False
     returns: Sequence[Returned]
     probes: Callable[[np.random.Generator], Iterable[Probe | str]]
     oracle: Callable = of_its_name
-    hints: tuple[str, str, str]
     mistakes: Sequence[Mistake] = ()
     properties: Sequence[Property] = ()
-    is_class: bool = False
-    may_be_class: bool = False
-    forbidden: dict[str, str] = field(default_factory=dict)
-    starred: bool = False
-    no_loops: bool = False
-    needs_loops: bool = False
-    each_counts: bool = False
-    comparisons: dict[str, Callable] = field(default_factory=dict)
-    exact: tuple[str, ...] = ()
-    tally: Callable[[Any, Any], str] | None = None
-    name: str = ""
-    lesson: str = ""
-    not_its_name: Collection[str] = ()
-    chain: tuple[str, ...] = ()
-    takes_all: bool = False
-    shares: Mapping[str, float] = field(default_factory=dict)
-    confirms: Callable | None = None
+    hints: tuple[str, str, str]
+    rules: Rules = Rules()
+    marking: Marking = Marking()
+    place: Place = Place()
+
+    @property
+    def name(self) -> str:
+        return self.place.name
+
+    @property
+    def lesson(self) -> str:
+        return self.place.lesson
+
+    @property
+    def chain(self) -> tuple[str, ...]:
+        return self.place.chain
 
 
 @dataclass(frozen=True)

@@ -228,7 +228,9 @@ def _parts_of(exercise: Exercise, violation: Violation) -> list[tuple[str, Any, 
         for name, want in wanted.items():
             if name in came and came[name].data is not None:
                 found.append((f"{prefix}{name}", want, came[name]))
-    elif seen.raised is None and seen.outputs and probe.compare in ("close", *exercise.exact):
+    elif (
+        seen.raised is None and seen.outputs and probe.compare in ("close", *exercise.marking.exact)
+    ):
         found += named_parts(exercise.returns, expected.outputs, seen.outputs)
     return [(name, want, got, tolerance_for(probe, got)) for name, want, got in found]
 

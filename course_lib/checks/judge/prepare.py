@@ -53,7 +53,7 @@ def drawn(exercise: Exercise, rng: np.random.Generator) -> list[Probe]:
 
 def is_counted(exercise: Exercise, probes: Iterable[Probe]) -> bool:
     """Return whether the points depend on counts of calls, steps, bytes or functions."""
-    by_rule = exercise.forbidden or exercise.no_loops or exercise.needs_loops
+    by_rule = exercise.rules.forbidden or exercise.rules.no_loops or exercise.rules.needs_loops
     return bool(by_rule) or any(probe.at_most for probe in probes)
 
 

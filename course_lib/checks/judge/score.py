@@ -24,7 +24,11 @@ def shares_of(exercise: Exercise, probes: Iterable[Probe]) -> dict[str, float]:
     """
     present = {probe.part for probe in probes} | {"hygiene"}
     tenths = round(10 * exercise.points)
-    exact = {part: share for part, share in (exercise.shares or SHARES).items() if part in present}
+    exact = {
+        part: share
+        for part, share in (exercise.marking.shares or SHARES).items()
+        if part in present
+    }
     shares = {part: round(share * tenths) / tenths for part, share in exact.items()}
     shares["values"] += 1.0 - sum(shares.values())
     return shares
@@ -49,7 +53,7 @@ def score_of(
     shares = shares_of(exercise, (probe for probe, _ in prepared))
     earned = {part: sum(passes) / len(passes) for part, passes in passed.items()}
     for part, passes in passed.items():
-        if not (exercise.each_counts or all(passes)):
+        if not (exercise.marking.each_counts or all(passes)):
             earned[part] *= MOST_OF_A_FLAWED_PART
     if not any(passed["values"]):  # edge cases may pass by chance
         earned = {part: share / 4 for part, share in earned.items()}
@@ -65,9 +69,9 @@ def score_of(
 def _factor_of(exercise: Exercise, broken: str) -> float:
     """Return the share of the points that is left if a rule of the statement is broken."""
     if broken == "uncounted":  # every rule counts as broken
-        if exercise.forbidden or exercise.needs_loops:
+        if exercise.rules.forbidden or exercise.rules.needs_loops:
             return 0.0
-        return MOST_WITH_A_LOOP if exercise.no_loops else 1.0
+        return MOST_WITH_A_LOOP if exercise.rules.no_loops else 1.0
     return MOST_WITH_A_LOOP if broken in ("loops", "out_of_torch") else 0.0
 
 

@@ -81,7 +81,7 @@ def try_shrink(
                         and (prop is None or prop.broken_by(candidate, observed))
                         # Otherwise the example could contradict the exercise's tally.
                         and (
-                            exercise.tally is None
+                            exercise.marking.tally is None
                             or same_record(candidate, observed.outputs, first.seen.outputs)
                         )
                     ):
@@ -123,8 +123,8 @@ def _is_confirmed(exercise: Exercise, found: Violation) -> bool:
     """Return whether the exercise's `confirms`, if any, passes on the smaller input."""
     prepared = [(found.probe, found.expected)]
     return (
-        exercise.confirms is None
-        or not Replay(exercise, exercise.confirms, prepared)[found.probe.name][1]
+        exercise.marking.confirms is None
+        or not Replay(exercise, exercise.marking.confirms, prepared)[found.probe.name][1]
     )
 
 

@@ -76,7 +76,7 @@ def judge_answer(
     """
     if missing := [name for name in exercise.chain if obj.get(name) is None]:
         return still_missing(exercise, missing)
-    if exercise.takes_all:
+    if exercise.place.takes_all:
         subject = None
     else:
         obj = obj[exercise.chain[-1]] if exercise.chain else obj
@@ -226,7 +226,7 @@ def _scored(
 def _worded(verdict: _Verdict, seed: str, observe_more: Observer | None) -> Report:
     """Return the full report with the mistake, a description, and an input that fails."""
     exercise, prepared, violations = verdict.exercise, verdict.prepared, verdict.violations
-    tally = exercise.tally(prepared, verdict.outcomes) if exercise.tally else ""
+    tally = exercise.marking.tally(prepared, verdict.outcomes) if exercise.marking.tally else ""
     notes = notes_of(verdict.seen)
     if not violations:
         return verdict.report(tally=tally, notes=notes)
@@ -310,7 +310,9 @@ def _unusable(exercise: Exercise, subject: Subject) -> Report | None:
         return _not_attempted(exercise, subject, f"There is no `{exercise.name}` yet.")
     if subject.home.startswith("course_lib.attention"):
         return Report.course_version(exercise)
-    fits = subject.is_class == exercise.is_class or (subject.is_class and exercise.may_be_class)
+    fits = subject.is_class == exercise.is_class or (
+        subject.is_class and exercise.rules.may_be_class
+    )
     if fits and subject.is_callable:
         return None
     wanted = "a class" if exercise.is_class else "a function"
@@ -324,7 +326,7 @@ def _not_attempted(exercise: Exercise, subject: Subject | None, why: str) -> Rep
     """Return the report for a missing answer, with a name that it may have instead."""
     subject = subject or Subject()
     names = [n for n in subject.others if n.isidentifier() and len(n) <= 80]
-    plain = {_plain(name): name for name in names if name not in exercise.not_its_name}
+    plain = {_plain(name): name for name in names if name not in exercise.place.not_its_name}
     close = [_plain(name) for name in subject.instead if name in plain.values()]
     if len(close) != 1:
         close = difflib.get_close_matches(_plain(exercise.name), plain, 1, 0.8)

@@ -186,7 +186,7 @@ def _of_the_outputs(
     def wrong_numbers(outputs: Recorded) -> Found:
         if problem := _checked(wrong_shape, returns, expected.outputs, outputs):
             return "shape", problem
-        compare = exercise.comparisons.get(probe.compare) or COMPARISONS[probe.compare]
+        compare = exercise.marking.comparisons.get(probe.compare) or COMPARISONS[probe.compare]
         return "values", _checked(compare, probe, expected.outputs, outputs)
 
     def wrong_in_any_kind() -> Problem | None:
@@ -398,7 +398,9 @@ def forbidden_in(
     else:
         loops = _loops_problem(exercise, prepared, seen)
         found = (
-            None if exercise.needs_loops and loops else _forbidden_call(exercise, prepared, seen)
+            None
+            if exercise.rules.needs_loops and loops
+            else _forbidden_call(exercise, prepared, seen)
         )
         found = found or (loops and (prepared[0][0], loops))
     if not found:
@@ -416,7 +418,7 @@ def _forbidden_call(
     for probe, _ in prepared:
         for call in seen[probe.name].calls if probe.name in seen else ():
             function, _, axes = call.partition(" of ")
-            for name, reason in exercise.forbidden.items():
+            for name, reason in exercise.rules.forbidden.items():
                 if fnmatchcase(function, name) or fnmatchcase(call, name):
                     on = "" if fnmatchcase(function, name) else f" on tensors with {axes}"
                     message = (
@@ -450,14 +452,14 @@ def _loops_problem(
             groups.setdefault(probe.loops, []).append(work)
     compared = [group for group in groups.values() if len(group) > 1]
     growing = [group for group in compared if len(set(group)) > 1]
-    if exercise.no_loops and any(steps == LOST for group in compared for _, steps in group):
+    if exercise.rules.no_loops and any(steps == LOST for group in compared for _, steps in group):
         return Cause(
             "loops",
             "Python stopped counting the steps of your code, as it does if code recurses too "
             "deeply. The steps therefore count as growing with the size of the problem.",
             "Which function calls itself?",
         )
-    if exercise.no_loops and growing:
+    if exercise.rules.no_loops and growing:
         (calls, steps), (more_calls, more_steps) = min(growing[0]), max(growing[0])
         return Cause(
             "loops",
@@ -466,7 +468,7 @@ def _loops_problem(
             "larger one), as in a loop. This exercise rules loops out.",
             "Which axes could you add with `[:, None, :]` so that one call does everything?",
         )
-    if exercise.needs_loops and compared and not growing:
+    if exercise.rules.needs_loops and compared and not growing:
         return Cause(
             "no_loop",
             "Your code makes the same number of calls whatever the sizes. This exercise asks for "

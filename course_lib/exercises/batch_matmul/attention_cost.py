@@ -5,7 +5,7 @@ import functools
 import numpy as np
 
 from course_lib.checks.judge.comparisons import Cause, Problem, close
-from course_lib.checks.judge.definitions import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Marking, Returned
 from course_lib.checks.observe.record import a_or_an
 from course_lib.exercises import kit
 from course_lib.exercises.kit import Problems, like, mistake
@@ -131,7 +131,6 @@ EXERCISE = Exercise(
     starred=True,
     returns=(Returned("cost", "dict"),),
     probes=problems,
-    comparisons={"whole": whole},
     hints=(
         "Count the entries of the scores first, then how many multiply-adds one entry takes. Do "
         "the same for the outputs.",
@@ -140,4 +139,5 @@ EXERCISE = Exercise(
         "num_scores = batch * num_queries * num_keys\n"
         'return {"flops": 2 * num_scores * (...), "score_bytes": num_scores * ...}',
     ),
+    marking=Marking(comparisons={"whole": whole}),
 )

@@ -5,7 +5,7 @@ import functools
 import torch
 from torch import Tensor
 
-from course_lib.checks.judge.definitions import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Returned, Rules
 from course_lib.exercises.batch_matmul import _products as both
 from course_lib.exercises.batch_matmul._products import pair
 from course_lib.exercises.kit import READY_MADE_ATTENTION, Problems, call, edge, like, mistake
@@ -88,8 +88,6 @@ EXERCISE = Exercise(
     difficulty=2,
     returns=(Returned("product", "tensor", "float", ("...", "n", "m")),),
     probes=problems,
-    no_loops=True,
-    forbidden={**dict.fromkeys(_READY_MADE, _WHY_NOT), **both.OUT_OF_TORCH},
     hints=(
         "First compute all products a[..., i, t] * b[..., t, j] at once: what shape do they have "
         "together? Then one axis has to go.",
@@ -98,5 +96,8 @@ EXERCISE = Exercise(
         "line, without storing the products.",
         "products = a[..., :, :, None] * b[..., None, :, :]\nreturn products.sum(dim=...)\n"
         "# or: return torch.einsum('...nk,...km->...', a, b)",
+    ),
+    rules=Rules(
+        no_loops=True, forbidden={**dict.fromkeys(_READY_MADE, _WHY_NOT), **both.OUT_OF_TORCH}
     ),
 )

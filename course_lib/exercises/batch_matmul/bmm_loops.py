@@ -5,7 +5,7 @@ import functools
 import numpy as np
 from torch import Tensor
 
-from course_lib.checks.judge.definitions import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Returned, Rules
 from course_lib.exercises.batch_matmul import _products as both
 from course_lib.exercises.batch_matmul._products import pair
 from course_lib.exercises.kit import Problems, call, edge, like, mistake
@@ -100,8 +100,6 @@ EXERCISE = Exercise(
     difficulty=1,
     returns=(Returned("product", "tensor", "float", ("batch", "n", "m")),),
     probes=problems,
-    needs_loops=True,
-    forbidden={**dict.fromkeys(_ALL_AT_ONCE, _WHY_NOT), **both.OUT_OF_TORCH},
     hints=(
         "Forget the batch at first: how do you get the number in row i and column j of a matrix "
         "product? Then do this for each column, each row and each item.",
@@ -110,5 +108,8 @@ EXERCISE = Exercise(
         "product = a.new_zeros(batch, n, m)\n"
         "for item in ...:\n    for i in ...:\n        for j in ...:\n            for t in ...:\n"
         "                product[item, i, j] += ...",
+    ),
+    rules=Rules(
+        needs_loops=True, forbidden={**dict.fromkeys(_ALL_AT_ONCE, _WHY_NOT), **both.OUT_OF_TORCH}
     ),
 )

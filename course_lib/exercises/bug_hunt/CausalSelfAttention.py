@@ -15,7 +15,7 @@ from course_lib.checks.judge.comparisons import (
     close,
     tolerance_for,
 )
-from course_lib.checks.judge.definitions import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Marking, Returned
 from course_lib.checks.observe.probe import Array, Probe, tensor
 from course_lib.exercises._attention import mistakes as of_any_attention
 from course_lib.exercises._attention.mistakes import MergeWithoutTranspose, half_repaired, shared
@@ -263,7 +263,6 @@ EXERCISE = Exercise(
     returns=(Returned("outputs", "tensor", "float", ("batch", "num_positions", "embed_dim")),),
     probes=problems,
     oracle=oracle.causal_self_attention,
-    comparisons={"sum_over_positions": sum_over_positions},
     mistakes=(
         *shared(
             Causal,
@@ -285,4 +284,5 @@ EXERCISE = Exercise(
         "not change when two heads swap their features. In lessons 02 and 06 you wrote a part for "
         "each.",
     ),
+    marking=Marking(comparisons={"sum_over_positions": sum_over_positions}),
 )

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from course_lib.checks.judge.comparisons import Cause, Problem
-from course_lib.checks.judge.definitions import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Marking, Returned
 from course_lib.checks.observe.probe import Probe
 from course_lib.exercises.bug_hunt.fixtures_broken import INVARIANTS
 from course_lib.exercises.kit import known, mistake
@@ -38,10 +38,9 @@ def diagnosing(groups: Mapping[str, Sequence[str]], **row) -> Exercise:
         returns=(Returned("an entry of your dict", "str"),),
         probes=probes,
         oracle=lambda keys: Expected(", ".join(f"{k}: {BROKEN[k][0]}" for k in keys.split())),
-        each_counts=True,
-        comparisons={"named": _named},
         mistakes=(known(one_for_all),),
         **row,
+        marking=Marking(each_counts=True, comparisons={"named": _named}),
     )
 
 

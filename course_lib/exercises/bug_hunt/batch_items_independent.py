@@ -111,10 +111,6 @@ EXERCISE = Exercise(
     returns=student_tests.ANSWERS,
     probes=problems,
     oracle=asked("items_apart", lambda queries, keys, values, valid_lens: len(queries) == 1),
-    comparisons={"judged": student_tests.judged},
-    exact=("judged",),
-    confirms=with_comparison(same),
-    tally=student_tests.of_modules,
     mistakes=student_tests.mistakes_of_comparisons(with_comparison),
     hints=(
         "An item's output should not depend on the rest of the batch. Call the module with the "
@@ -127,4 +123,5 @@ EXERCISE = Exercise(
         "    alone = module(queries[item], keys[item], values[item], valid_lens[item])\n"
         "    ...  # compare with together[item]",
     ),
+    marking=student_tests.marking(student_tests.of_modules, with_comparison(same)),
 )

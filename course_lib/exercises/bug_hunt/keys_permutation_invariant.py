@@ -122,10 +122,6 @@ EXERCISE = Exercise(
     returns=student_tests.ANSWERS,
     probes=problems,
     oracle=asked("keys_permutation", lambda queries, keys, values: keys.shape[1] == 1),
-    comparisons={"judged": student_tests.judged},
-    exact=("judged",),
-    confirms=with_comparison(same),
-    tally=student_tests.of_modules,
     mistakes=student_tests.mistakes_of_comparisons(with_comparison),
     hints=(
         "A set of (key, value) pairs has no order. Pass the pairs in another order: nothing may "
@@ -139,4 +135,5 @@ EXERCISE = Exercise(
         "    shuffled = module(queries, keys[:, order], values[:, order])\n"
         "    ...  # compare with module(queries, keys, values)",
     ),
+    marking=student_tests.marking(student_tests.of_modules, with_comparison(same)),
 )

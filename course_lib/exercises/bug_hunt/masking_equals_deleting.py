@@ -120,10 +120,6 @@ EXERCISE = Exercise(
         "masking_equals_deleting",
         lambda queries, keys, values, valid_lens: (valid_lens == keys.shape[1]).all(),
     ),
-    comparisons={"judged": student_tests.judged},
-    exact=("judged",),
-    confirms=with_comparison(same),
-    tally=student_tests.of_modules,
     mistakes=student_tests.mistakes_of_comparisons(with_comparison),
     hints=(
         "Two calls that should agree: one with all keys and `valid_lens`, one with only the real "
@@ -137,4 +133,5 @@ EXERCISE = Exercise(
         "    if not torch.allclose(masked[item], deleted, atol=1e-5): return False\n"
         "return True",
     ),
+    marking=student_tests.marking(student_tests.of_modules, with_comparison(same)),
 )

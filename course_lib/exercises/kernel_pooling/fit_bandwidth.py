@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from course_lib.checks.judge.comparisons import Cause, Problem
-from course_lib.checks.judge.definitions import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Marking, Returned
 from course_lib.exercises.kernel_pooling._problems import points
 from course_lib.exercises.kit import Problems, call, edge, mistake
 
@@ -112,7 +112,6 @@ EXERCISE = Exercise(
     starred=True,
     returns=(Returned("bandwidth", "float", "any float"),),
     probes=problems,
-    comparisons={"near_best": near_best},
     hints=(
         "The leave-one-out error is a differentiable function of one number. Walk downhill in a "
         "variable that can take any value while the bandwidth stays positive.",
@@ -123,4 +122,5 @@ EXERCISE = Exercise(
         "near 3, replace the square with the leave-one-out error, and begin where exp(s) is "
         "`initial`.",
     ),
+    marking=Marking(comparisons={"near_best": near_best}),
 )

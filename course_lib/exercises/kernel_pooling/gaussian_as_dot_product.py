@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checks.judge.comparisons import Problem, arrays_agree, tolerance_for
-from course_lib.checks.judge.definitions import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Marking, Returned
 from course_lib.checks.observe.probe import Array, Probe, tensor
 from course_lib.exercises.kernel_pooling._problems import far_from_all, minus_half_squared, normal
 from course_lib.exercises.kit import Problems, call, like, mistake
@@ -149,7 +149,6 @@ EXERCISE = Exercise(
     starred=True,
     returns=(Returned("scores", "tensor", "float", ("num_queries", "num_keys")),),
     probes=problems,
-    comparisons={"same_softmax": same_softmax},
     hints=(
         "Expand the square in -|q - k|^2 / (2 h^2), as you would (a - b)^2. A softmax over the "
         "keys ignores every term that is the same for all keys.",
@@ -160,4 +159,5 @@ EXERCISE = Exercise(
         "and 9. Which combination gives 0.5 and -1.5 for h = 1? And what should it give for h = "
         "2?",
     ),
+    marking=Marking(comparisons={"same_softmax": same_softmax}),
 )

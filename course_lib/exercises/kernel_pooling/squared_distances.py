@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from course_lib.checks.judge.definitions import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Returned, Rules
 from course_lib.checks.observe.probe import Array, tensor
 from course_lib.exercises.kernel_pooling._problems import normal
 from course_lib.exercises.kit import Problems, call, edge, mistake
@@ -79,7 +79,6 @@ EXERCISE = Exercise(
     difficulty=1,
     returns=(Returned("distances", "tensor", "float", ("num_queries", "num_keys")),),
     probes=problems,
-    no_loops=True,
     hints=(
         "Every query must meet every key, so the differences need three axes: query, key, "
         "feature. Which of them does each of the two tensors lack?",
@@ -89,4 +88,5 @@ EXERCISE = Exercise(
         "A smaller version first: the worked example. Make its differences `[[[-3, -4], [0, 2]]]`, "
         "of shape (1, 2, 2), and square them. Over which axis do you sum to get `[[25, 4]]`?",
     ),
+    rules=Rules(no_loops=True),
 )

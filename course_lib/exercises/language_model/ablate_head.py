@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from course_lib.checks.judge.comparisons import Cause, Problem, close
-from course_lib.checks.judge.definitions import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Marking, Returned, Rules
 from course_lib.checks.observe.probe import Built, Probe
 from course_lib.exercises import kit
 from course_lib.exercises.kit import Problems, like, mistake
@@ -199,14 +199,11 @@ EXERCISE = Exercise(
     points=3,
     minutes=15,
     difficulty=3,
-    may_be_class=True,
     returns=(
         Returned("logits", "tensor", "float", ("batch", "n", "vocabulary")),
         Returned("changes", "str"),
     ),
     probes=problems,
-    comparisons={"as_it_was": as_it_was},
-    exact=("as_it_was",),
     hints=(
         "A head's whole output passes through W_o. What would W_o have to read, and in which "
         "features, if the head said nothing?",
@@ -217,4 +214,6 @@ EXERCISE = Exercise(
         "forward pre-hook sees what a module is about to read and may replace it. Afterwards the "
         "hook must be gone, even if the block raised.",
     ),
+    rules=Rules(may_be_class=True),
+    marking=Marking(comparisons={"as_it_was": as_it_was}, exact=("as_it_was",)),
 )

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checks.judge.comparisons import Cause, Problem
-from course_lib.checks.judge.definitions import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Marking, Returned
 from course_lib.checks.observe.probe import Built, Probe
 from course_lib.exercises import kit
 from course_lib.exercises.kit import Problems, like, mistake
@@ -269,7 +269,6 @@ EXERCISE = Exercise(
     returns=(Returned("tokens", "tensor", "int", ("batch", "n + num_tokens")),),
     probes=problems,
     oracle=likeliest,
-    comparisons={"frequencies": frequencies} | dict.fromkeys(_NOTED, nothing_noted),
     hints=(
         "A text grows by one token per step: read, look at the logits of the last position, "
         "choose, append, repeat. Everything else is about how to choose, and about leaving the "
@@ -282,5 +281,8 @@ EXERCISE = Exercise(
         "Begin with temperature 0 and one token: the logits of the last position are (batch, "
         "vocabulary), the new tokens (batch, 1). Then draw instead, from the whole vocabulary. "
         "Then cut the vocabulary down to `top_k`, and make sure that the rest still sums to 1.",
+    ),
+    marking=Marking(
+        comparisons={"frequencies": frequencies} | dict.fromkeys(_NOTED, nothing_noted)
     ),
 )

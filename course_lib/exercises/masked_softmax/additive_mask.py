@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from course_lib.checks.judge.definitions import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Marking, Returned
 from course_lib.checks.observe.probe import Dtype
 from course_lib.exercises.kit import Problems, call, edge, like, mistake
 
@@ -76,5 +76,5 @@ EXERCISE = Exercise(
         "is *kept*. Try it on `torch.zeros(2)` and `torch.tensor([True, False])`; then give the "
         "zeros the mask's shape and device, and the requested dtype.",
     ),
-    shares={"values": 0.45, "edges": 0.25, "hygiene": 0.3},
+    marking=Marking(shares={"values": 0.45, "edges": 0.25, "hygiene": 0.3}),
 )

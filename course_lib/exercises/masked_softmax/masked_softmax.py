@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from course_lib.checks.judge.definitions import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Marking, Returned
 from course_lib.checks.observe.probe import Array, tensor
 from course_lib.exercises._attention.mistakes import shared
 from course_lib.exercises._attention.properties import RETURNED
@@ -115,5 +115,5 @@ EXERCISE = Exercise(
         "without nan. Row 1 has to enter the softmax as ordinary numbers. Which ones, and when do "
         "you take their weights away?",
     ),
-    shares={"values": 0.45, "edges": 0.25, "gradients": 0.2, "hygiene": 0.1},
+    marking=Marking(shares={"values": 0.45, "edges": 0.25, "gradients": 0.2, "hygiene": 0.1}),
 )

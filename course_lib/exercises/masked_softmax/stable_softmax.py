@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 
-from course_lib.checks.judge.definitions import Exercise, Property, Returned
+from course_lib.checks.judge.definitions import Exercise, Marking, Property, Returned
 from course_lib.checks.observe.probe import array
 from course_lib.exercises.kit import Problems, call, edge, in_eighths, like, mistake
 
@@ -128,7 +128,6 @@ EXERCISE = Exercise(
     properties=(
         Property("does_not_sum_to_one", does_not_sum_to_one, "What exactly do you divide by?"),
     ),
-    shares={"values": 0.4, "edges": 0.5, "hygiene": 0.1},
     hints=(
         "Adding the same number to all scores of a row does not change its weights. Which number "
         "makes the largest exponent exactly 0?",
@@ -138,4 +137,5 @@ EXERCISE = Exercise(
         "`x.max(axis=0)`, `x.max(axis=1)` and `x.max(axis=1, keepdims=True)`, and which of them "
         "can you subtract from `x` so that each row loses its own maximum?",
     ),
+    marking=Marking(shares={"values": 0.4, "edges": 0.5, "hygiene": 0.1}),
 )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from course_lib.checks.judge.definitions import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Returned, Rules
 from course_lib.checks.observe.probe import Array, Probe, tensor
 from course_lib.exercises import kit
 from course_lib.exercises._attention.modules import Attention
@@ -168,9 +168,6 @@ EXERCISE = Exercise(
     returns=(Returned("outputs", "tensor", "float", ("...", "num_queries", "v")),),
     probes=problems,
     oracle=oracle.recomputed_attention,
-    forbidden=dict.fromkeys(
-        READY_MADE_ATTENTION, "Such a call hides the two passes that you write here."
-    ),
     hints=(
         "It is lesson 05's `attention_backward`, one block of keys at a time. Go through its "
         "products and ask of each: does it need anything from the other blocks? In two places it "
@@ -185,5 +182,10 @@ EXERCISE = Exercise(
         "scores (-0.6953, -0.0757, 0.7710), which sums to 0; then each product. Next take a query "
         "whose mask is all False, and print what you take the exponential of. Look at memory "
         "last: which of your tensors has both an n and an m?",
+    ),
+    rules=Rules(
+        forbidden=dict.fromkeys(
+            READY_MADE_ATTENTION, "Such a call hides the two passes that you write here."
+        )
     ),
 )

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from course_lib.checks.judge.definitions import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Returned, Rules
 from course_lib.checks.observe.probe import Array, Probe, tensor
 from course_lib.exercises import kit
 from course_lib.exercises._attention.mistakes import shared
@@ -146,9 +146,6 @@ EXERCISE = Exercise(
         Returned("logsumexp", "tensor", "float", ("...", "num_queries")),
     ),
     probes=problems,
-    forbidden=dict.fromkeys(
-        READY_MADE_ATTENTION, "Such a call hides the loop over blocks that you write here."
-    ),
     mistakes=shared(Blocked, without={"divided_by_d"}),
     hints=(
         "It is `softmax_statistics` with one more running quantity: the weighted sum of the "
@@ -162,5 +159,10 @@ EXERCISE = Exercise(
         "floats. Print c, t and O after each key of section 3's example; after the second they "
         "are 1, 1.3679 and 2.1036. Then take blocks of two keys, then many queries, where c and t "
         "become (n, 1). Add the mask last, with the query that has no allowed key.",
+    ),
+    rules=Rules(
+        forbidden=dict.fromkeys(
+            READY_MADE_ATTENTION, "Such a call hides the loop over blocks that you write here."
+        )
     ),
 )

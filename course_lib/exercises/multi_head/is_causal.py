@@ -135,10 +135,6 @@ EXERCISE = Exercise(
     returns=student_tests.ANSWERS,
     probes=problems,
     oracle=asked(oracle.is_causal),
-    comparisons={"judged": student_tests.judged},
-    exact=("judged",),
-    confirms=with_comparison(same),
-    tally=student_tests.of_functions,
     mistakes=student_tests.mistakes_of_comparisons(with_comparison),
     hints=(
         "If the future does not matter, you may change it. Which outputs must not notice?",
@@ -150,4 +146,5 @@ EXERCISE = Exercise(
         "    if not torch.allclose(fn(changed)[:, :t], outputs[:, :t]): return False\n"
         "return True",
     ),
+    marking=student_tests.marking(student_tests.of_functions, with_comparison(same)),
 )

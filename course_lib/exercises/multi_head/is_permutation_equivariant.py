@@ -83,10 +83,6 @@ EXERCISE = Exercise(
     returns=student_tests.ANSWERS,
     probes=problems,
     oracle=asked(oracle.is_permutation_equivariant),
-    comparisons={"judged": student_tests.judged},
-    exact=("judged",),
-    confirms=with_comparison(same),
-    tally=student_tests.of_functions,
     mistakes=student_tests.mistakes_of_comparisons(with_comparison),
     hints=(
         "Equivariant means: to permute and then apply fn is the same as to apply fn and then "
@@ -95,4 +91,5 @@ EXERCISE = Exercise(
         "together. Index axis 1 of input and output with them; compare with a tolerance.",
         "order = torch.tensor([...])\nreturn torch.allclose(fn(x[:, order]), fn(x)[:, order], ...)",
     ),
+    marking=student_tests.marking(student_tests.of_functions, with_comparison(same)),
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 from torch import Tensor
 
-from course_lib.checks.judge.definitions import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Returned, Rules
 from course_lib.checks.observe.probe import Array, tensor
 from course_lib.exercises._attention.mistakes import shared
 from course_lib.exercises._attention.modules import Attention
@@ -148,11 +148,6 @@ EXERCISE = Exercise(
         ),
     ),
     probes=problems,
-    forbidden=dict.fromkeys(
-        READY_MADE_ATTENTION,
-        "Here you write what `enable_gqa=True` does in PyTorch's function. Use the course's own "
-        "`scaled_dot_product_attention`, or `masked_softmax`.",
-    ),
     mistakes=shared(Grouped),
     hints=(
         "Write down which group each head uses for h = 6 and g = 2. Then either expand the keys "
@@ -166,5 +161,12 @@ EXERCISE = Exercise(
         "keys = keys.repeat_interleave(heads_of_a_group, dim=...)\n"
         "values = ...\n"
         "outputs, weights = scaled_dot_product_attention(queries, ...)",
+    ),
+    rules=Rules(
+        forbidden=dict.fromkeys(
+            READY_MADE_ATTENTION,
+            "Here you write what `enable_gqa=True` does in PyTorch's function. Use the course's "
+            "own `scaled_dot_product_attention`, or `masked_softmax`.",
+        )
     ),
 )

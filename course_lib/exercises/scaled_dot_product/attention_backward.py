@@ -6,7 +6,7 @@ import math
 import numpy as np
 from torch import Tensor
 
-from course_lib.checks.judge.definitions import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Returned, Rules
 from course_lib.checks.observe.probe import Array, Probe, tensor
 from course_lib.exercises import kit
 from course_lib.exercises._attention import mistakes as of_any_attention
@@ -173,9 +173,6 @@ EXERCISE = Exercise(
         Returned("grad_values", "tensor", "float", ("num_keys", "v")),
     ),
     probes=problems,
-    forbidden=dict.fromkeys(
-        ("*backward*", "grad", "make_dual"), "Here you work out the gradients by hand."
-    ),
     hints=(
         "Go back step by step: outputs = W V, then W = softmax(S), then S = Q K^T / sqrt(d). A "
         "product A B sends G B^T to A and A^T G to B.",
@@ -185,5 +182,10 @@ EXERCISE = Exercise(
         "Check one gradient at a time against autograd. dV needs the weights alone. Then one row "
         "of the softmax: with weights (1/2, 1/2) and gradient (1, 0) the scores get (1/4, -1/4). "
         "Go on to dQ and dK only when that holds, and see which of them the root belongs to.",
+    ),
+    rules=Rules(
+        forbidden=dict.fromkeys(
+            ("*backward*", "grad", "make_dual"), "Here you work out the gradients by hand."
+        )
     ),
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from course_lib.checks.judge.definitions import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Marking, Returned
 from course_lib.checks.observe.probe import Array, array
 from course_lib.exercises._attention.mistakes import shared
 from course_lib.exercises._attention.modules import Attention
@@ -79,7 +79,6 @@ EXERCISE = Exercise(
         Returned("attention_weights", "array", "float", ("num_queries", "num_keys")),
     ),
     probes=problems,
-    shares={"values": 0.5, "edges": 0.4, "hygiene": 0.1},
     mistakes=shared(InNumpy, without={"empty_row_patched", "one_mask_only", "root_of_axis1"}),
     properties=PROPERTIES,
     hints=(
@@ -92,4 +91,5 @@ EXERCISE = Exercise(
         "Then a row of nothing but -inf: what is -inf - (-inf), what could you subtract "
         "instead, and what must the total not be when you divide?",
     ),
+    marking=Marking(shares={"values": 0.5, "edges": 0.4, "hygiene": 0.1}),
 )

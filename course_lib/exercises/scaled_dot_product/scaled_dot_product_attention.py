@@ -5,7 +5,7 @@ import functools
 import numpy as np
 from torch import Tensor
 
-from course_lib.checks.judge.definitions import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Returned, Rules
 from course_lib.exercises._attention.mistakes import shared
 from course_lib.exercises._attention.modules import Attention
 from course_lib.exercises._attention.padding import FAR, far_above, largest_padding
@@ -106,9 +106,6 @@ EXERCISE = Exercise(
     difficulty=2,
     returns=RETURNS,
     probes=problems,
-    forbidden=dict.fromkeys(
-        READY_MADE_ATTENTION, "You write it yourself here, and the next section compares the two."
-    ),
     mistakes=shared(Attention),
     properties=PROPERTIES,
     hints=(
@@ -120,5 +117,11 @@ EXERCISE = Exercise(
         "Take one query, two keys and d = 4: a score is the dot product over 2, and the two "
         "weights sum to 1. If that works with three axes but not with four, look at how you "
         "transpose the keys.",
+    ),
+    rules=Rules(
+        forbidden=dict.fromkeys(
+            READY_MADE_ATTENTION,
+            "You write it yourself here, and the next section compares the two.",
+        )
     ),
 )

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checks.judge.comparisons import Cause, Problem
-from course_lib.checks.judge.definitions import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Marking, Returned
 from course_lib.checks.observe.probe import Built, Probe
 from course_lib.exercises.kit import Problems, call, like, mistake
 
@@ -163,8 +163,6 @@ EXERCISE = Exercise(
     difficulty=1,
     returns=(Returned("variance", "float"),),
     probes=problems,
-    comparisons={"near": near, "scatter": scatter, "equal": equal},
-    shares={"values": 0.5, "edges": 0.4, "hygiene": 0.1},
     hints=(
         "Draw many pairs, compute one product for each, and measure how far the products spread.",
         "Draw two tensors of shape (num_samples, d) from `torch.randn(..., generator=generator)`; "
@@ -174,5 +172,9 @@ EXERCISE = Exercise(
         "keys = ...\n"
         "products = (queries * keys).sum(dim=...)\n"
         "return (products / ... if scaled else products).var().item()",
+    ),
+    marking=Marking(
+        comparisons={"near": near, "scatter": scatter, "equal": equal},
+        shares={"values": 0.5, "edges": 0.4, "hygiene": 0.1},
     ),
 )

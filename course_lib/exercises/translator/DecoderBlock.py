@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from course_lib.checks.judge.definitions import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Marking, Returned
 from course_lib.checks.observe.probe import Probe
 from course_lib.exercises.kit import Problems, like, mistake
 from course_lib.exercises.translator import _blocks as blocks
@@ -139,7 +139,6 @@ EXERCISE = Exercise(
     returns=(Returned("outputs", "tensor", "float", ("batch", "num_positions", "embed_dim")),),
     probes=problems,
     oracle=oracle.decoder_block,
-    comparisons=blocks.COMPARISONS,
     mistakes=blocks.mistakes_of_both(Decoder),
     hints=(
         "Now there are three parts, joined like the encoder's two. The first reads what was "
@@ -151,4 +150,5 @@ EXERCISE = Exercise(
         "look at the third alone. Which part must not see later tokens, and which one needs the "
         "lengths of the source?",
     ),
+    marking=Marking(comparisons=blocks.COMPARISONS),
 )

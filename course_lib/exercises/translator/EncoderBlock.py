@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course_lib.checks.judge.definitions import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Marking, Returned
 from course_lib.checks.observe.probe import Probe
 from course_lib.exercises.kit import Problems, mistake
 from course_lib.exercises.translator import _blocks as blocks
@@ -112,7 +112,6 @@ EXERCISE = Exercise(
     returns=(Returned("outputs", "tensor", "float", ("batch", "num_positions", "embed_dim")),),
     probes=problems,
     oracle=oracle.encoder_block,
-    comparisons=blocks.COMPARISONS,
     mistakes=blocks.mistakes_of_both(Encoder),
     hints=(
         "Two parts, joined in the same way: normalize the input, let the part work on that, add "
@@ -126,4 +125,5 @@ EXERCISE = Exercise(
         "result for the normalized x. Which of the two tensors do you add, and which do you pass "
         "on?",
     ),
+    marking=Marking(comparisons=blocks.COMPARISONS),
 )

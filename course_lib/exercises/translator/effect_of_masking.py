@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course_lib.checks.judge.definitions import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Marking, Returned
 from course_lib.checks.observe.probe import Built, Probe
 from course_lib.exercises.kit import Problems, call, like, mistake, worded_like
 from course_lib.exercises.translator._models import (
@@ -152,8 +152,6 @@ EXERCISE = Exercise(
     returns=(Returned("changes", "tensor", "float", ("num_words",)), *LOOKED_AT),
     probes=problems,
     oracle=asked(oracle.effect_of_masking, "start"),
-    comparisons=AS_RUN,
-    exact=tuple(AS_RUN),
     hints=(
         "Call the model twice, and change nothing but one entry of a mask. What do you read off "
         "the two answers?",
@@ -167,4 +165,5 @@ EXERCISE = Exercise(
         "    logits = model(...), model(..., mask=mask)\n"
         "return <log-probabilities of target, second minus first>[0]",
     ),
+    marking=Marking(comparisons=AS_RUN, exact=tuple(AS_RUN)),
 )

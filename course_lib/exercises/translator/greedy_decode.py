@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course_lib.checks.judge.definitions import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Marking, Returned
 from course_lib.checks.observe.probe import Built, Probe
 from course_lib.exercises import kit
 from course_lib.exercises.kit import Problems, like, mistake
@@ -154,8 +154,6 @@ EXERCISE = Exercise(
     returns=(Returned("words", "tensor", "int", ("batch", "num_words")), *LOOKED_AT),
     probes=problems,
     oracle=asked(oracle.greedy_decode, "pad"),
-    comparisons=AS_RUN,
-    exact=tuple(AS_RUN),
     hints=(
         "Go through a batch of two sentences aloud, one longer than the other. What does the "
         "model read at each step, and what do you write for the item that has ended?",
@@ -167,4 +165,5 @@ EXERCISE = Exercise(
         "Then one whose second word is `end`. Then both in a batch: what does the text that has "
         "ended get while the other goes on?",
     ),
+    marking=Marking(comparisons=AS_RUN, exact=tuple(AS_RUN)),
 )

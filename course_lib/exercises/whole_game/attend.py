@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from course_lib.checks.judge.definitions import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Returned, Rules
 from course_lib.checks.observe.probe import Array, tensor
 from course_lib.exercises._attention import mistakes as of_any_attention
 from course_lib.exercises._attention.mistakes import unshifted
@@ -145,9 +145,6 @@ EXERCISE = Exercise(
         Returned("attention_weights", "tensor", "float", ("num_keys",), differentiable=True),
     ),
     probes=problems,
-    forbidden=dict.fromkeys(
-        READY_MADE_ATTENTION, "You write attention yourself here, and torch has it ready-made."
-    ),
     hints=(
         "Three steps: a score for each key, a softmax that turns the scores into weights, and an "
         "average of the values with these weights. Print the shape after each step.",
@@ -157,5 +154,10 @@ EXERCISE = Exercise(
         "Compute the worked example with pencil and paper first. The scores are 0 and log 3. For "
         "the last step, `values` has shape (m, v), and the result must have shape (v,). Should the "
         "weights stand to the left or to the right of the `@`?",
+    ),
+    rules=Rules(
+        forbidden=dict.fromkeys(
+            READY_MADE_ATTENTION, "You write attention yourself here, and torch has it ready-made."
+        )
     ),
 )

@@ -99,7 +99,7 @@ def observe_and_judge(
     exercise = find(name)
     probes = [probe for probe, _ in prepare(exercise, job.seed)]
     number = hashlib.sha256(f"{job.key}/{name}/{job.seed}".encode()).hexdigest()
-    request = Request(name, probes, tuple(exercise.chain), exercise.takes_all, number)
+    request = Request(name, probes, tuple(exercise.chain), exercise.place.takes_all, number)
     reply = _replied(guest, request, index)
     if isinstance(reply, str):
         return reply

@@ -18,7 +18,8 @@ def double(x):
 '''
 
 
-CHECK = "checks/judge/x.py"
+CHECK, EXERCISE = "checks/judge/x.py", "exercises/lesson/x.py"
+MARKED = f"@mistake{BEFORE}"  # students read its docstring
 PATTERN = 'import re\n\n_DEFINES = re.compile(r"^def the answer to all of it")\n'
 SCRIPT = "// how it moves\nconst step = 1;\n"
 
@@ -33,6 +34,7 @@ SCRIPT = "// how it moves\nconst step = 1;\n"
         (CHECK, BEFORE, BEFORE.replace("2 * x", "3 * x"), False),
         (CHECK, BEFORE, BEFORE.replace("x must be a number", "give a number, such as 3"), False),
         (CHECK, PATTERN, PATTERN.replace("^def", "^class"), False),
+        (EXERCISE, MARKED, MARKED.replace("Twice", "Three times"), False),
         ("plotting/x.js", SCRIPT, SCRIPT.replace("moves", "steps"), True),
         ("plotting/x.js", SCRIPT, SCRIPT.replace("1", "2"), False),
     ],

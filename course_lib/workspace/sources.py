@@ -1,7 +1,8 @@
 """Read Python sources without running them: their imports, their names and a digest.
 
 Digests decide what is executed and graded again. They ignore comments, docstrings and layout, and
-cover everything else, including every string. Because nothing is imported, the library need not be
+cover everything else, including every string and the docstrings of known mistakes, which students
+read. Because nothing is imported, the library need not be
 the installed one, and the sources can be the cells of a notebook.
 """
 
@@ -96,7 +97,7 @@ def _write(node: object, write: Callable[[str], None]) -> None:
         write(f"({type(node).__name__}")
         for name, value in ast.iter_fields(node):
             match value:  # no docstrings
-                case [ast.Expr(ast.Constant(str())), *rest] if isinstance(node, _DOCUMENTED):
+                case [ast.Expr(ast.Constant(str())), *rest] if _is_documented(node):
                     value = rest
             if isinstance(node, ast.JoinedStr):
                 value = list(_joined(value))
@@ -106,6 +107,12 @@ def _write(node: object, write: Callable[[str], None]) -> None:
         write(")")
     else:
         write(repr(node))
+
+
+def _is_documented(node: ast.AST) -> bool:
+    """Return whether a string at the beginning of a body is a docstring that nobody is shown."""
+    by = [ast.unparse(one) for one in getattr(node, "decorator_list", ())]
+    return isinstance(node, _DOCUMENTED) and "mistake" not in by
 
 
 def _joined(parts: Iterable[ast.expr]) -> Iterator[ast.expr]:

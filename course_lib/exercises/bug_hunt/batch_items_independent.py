@@ -1,6 +1,9 @@
 """`batch_items_independent`: a test that the items of a batch do not affect each other."""
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterator
+
+import torch
 
 from course_lib.checks.judge.definitions import Exercise
 from course_lib.exercises import _student_tests as student_tests
@@ -29,15 +32,13 @@ def problems(rng) -> Problems:
     yield from student_tests.module_edges(rng, "company", "later_items_doubled", [2, 3, 2])
 
 
-def alone(module, queries, keys, values, lens, items, agree=same) -> list[bool]:
-    """Return for each item whether it gives the same outputs alone; `lens(item)` is its length."""
+def alone(module, queries, keys, values, lens, items, agree=same) -> Iterator[bool]:
+    """Yield for each item whether it gives the same outputs alone; `lens(item)` is its length."""
     together = module(queries, keys, values, *lens(slice(None)))
-    found = []
     for b in items:
         item = slice(b, b + 1)
         outputs = module(queries[item], keys[item], values[item], *lens(item))
-        found.append(bool(agree(outputs, together[item])))
-    return found
+        yield bool(agree(outputs, together[item]))
 
 
 def with_comparison(agree) -> Callable:
@@ -91,6 +92,13 @@ def all_lengths(module, queries, keys, values, valid_lens) -> bool:
     Which length belongs to item b?
     """
     return all(alone(module, queries, keys, values, lambda _: [valid_lens], range(len(queries))))
+
+
+@like(all_lengths)
+def all_lengths_broadcast(module, queries, keys, values, valid_lens) -> bool:
+    close = functools.partial(torch.allclose, atol=1e-5)  # of any shapes that fit each other
+    items = range(len(queries))
+    return all(alone(module, queries, keys, values, lambda _: [valid_lens], items, close))
 
 
 @mistake

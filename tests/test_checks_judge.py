@@ -170,7 +170,7 @@ def test_a_mistake_about_weights_is_told_by_their_shapes_and_places():
 
 def test_points_do_not_depend_on_the_name_of_the_mistake():
     def wrong(scores, valid_lens=None, mask=None):
-        return torch.softmax(scores, -2)
+        return torch.softmax(scores, -1)
 
     exercise = find("masked_softmax")
     seen = {probe.name: observe(wrong, probe) for probe, _ in prepare(exercise, "seed")}

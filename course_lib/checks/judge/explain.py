@@ -7,9 +7,9 @@ cause where all differences have this cause, and a mistake of any exercise where
 correct result, changed by it.
 
 A mistake is named if it shows in the plainest problem that fails, in most of those that fail, and
-wherever else it would have a consequence. Where the answer fails, too, it may fail differently in
-an edge case or a gradient, because of a second flaw. If several mistakes are left, the one that
-shows in the most problems is named, or the first of these in the order above.
+wherever else it would have a consequence. Only where the answer raises an error, and in edge cases
+and gradients, it may fail differently, because of a second flaw. If several mistakes are left, the
+one that shows in the most problems is named, or the first of these in the order above.
 """
 
 import functools
@@ -92,16 +92,18 @@ class _Answer:
             aspects = look(name)
             if aspects:
                 shown[name] = aspects
-            elif name == first or (
-                aspects is not None
-                and (not self.found[name] or self.probes[name].part == self.probes[first].part)
-            ):
+            elif name == first or (aspects is not None and not self._has_another_flaw(name)):
                 return None
         explained = {name: aspects for name, aspects in shown.items() if name in self.failing}
         least = len(self.failing) if self.says_little else len(self.failing) / 2
         if len(explained) < least:
             return None
         return Explanation(mistake, explained, len(self.failing), self.says_little, **more)
+
+    def _has_another_flaw(self, name: str) -> bool:
+        """Return whether a problem may fail because of a second flaw: an error, or another part."""
+        found, first = self.found[name], self.probes[self.failing[0]]
+        return "raised" in found or (bool(found) and self.probes[name].part != first.part)
 
     # ------------------------------------------------------------ known mistakes
     def explained_by_known(self, mistake: Mistake, replayed: Outcomes) -> Explanation | None:

@@ -75,6 +75,15 @@ def last_position_counted(logits, tokens) -> Tensor:
 
 
 @mistake
+def softmax_twice(logits, tokens) -> Tensor:
+    """You take the softmax of the logits first, and `cross_entropy` takes it again.
+
+    Does `cross_entropy` expect logits or probabilities?
+    """
+    return of_each(logits[:, :-1].softmax(-1), tokens[:, 1:]).mean()
+
+
+@mistake
 def summed(logits, tokens) -> Tensor:
     """You do not divide the sum of the losses by the number of predictions, which is n - 1 for each
     text, or you divide it by another number.

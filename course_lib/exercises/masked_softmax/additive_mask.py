@@ -61,6 +61,11 @@ def fill_in_the_dtype(mask, dtype) -> Tensor:
     return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, -1e9)
 
 
+@like(finite_fill)
+def fill_of_bert(mask, dtype) -> Tensor:
+    return (~mask).to(dtype) * -10000.0
+
+
 EXERCISE = Exercise(
     points=2,
     minutes=8,

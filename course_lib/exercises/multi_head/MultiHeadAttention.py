@@ -14,7 +14,7 @@ from course_lib.exercises._attention.modules import AttentionModule, WithHeads
 from course_lib.exercises._attention.padding import FAR, far_above, largest_padding
 from course_lib.exercises._attention.properties import WEIGHTS
 from course_lib.exercises._attention.steps import Softmax
-from course_lib.exercises.kit import INDEPENDENT, Problems, call, in_eighths, mistake
+from course_lib.exercises.kit import INDEPENDENT, Problems, call, in_eighths, like, mistake
 from course_lib.reference import multi_head as oracle
 
 
@@ -258,6 +258,24 @@ class ValuesFromKeys(MultiHead):
         return super().layers(queries, keys, keys)
 
 
+@mistake
+class SplitByView(MultiHead):
+    """The heads are split by a reshape without a transpose, so a head gets all features of some
+    positions instead of some features of all positions.
+
+    Which axes must be neighbors after the features of a position are divided among the heads?
+    """
+
+    def split(self, x) -> Tensor:
+        return x.reshape(len(x), self.num_heads, x.shape[1], -1)
+
+
+@like(SplitByView)
+class SplitAndMergedByView(SplitByView):
+    def merge(self, x) -> Tensor:
+        return x.reshape(len(x), x.shape[2], -1)
+
+
 EXERCISE = Exercise(
     points=7,
     minutes=25,
@@ -269,7 +287,7 @@ EXERCISE = Exercise(
     oracle=oracle.multi_head_attention,
     mistakes=shared(
         MultiHead,
-        without={"lengths_ignored", "mask_inverted", "nothing_masked", "divided_by_d"},
+        without={"divided_by_d"},
     ),
     properties=WEIGHTS,
     hints=(

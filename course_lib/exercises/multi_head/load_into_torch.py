@@ -123,6 +123,27 @@ def old_output_bias_left(mha, reference) -> None:
     load(mha, reference, "qkv", zeros=("in",))
 
 
+@like(old_biases_left)
+def all_old_biases_left(mha, reference) -> None:
+    layers = mha.W_q, mha.W_k, mha.W_v
+    with torch.no_grad():
+        reference.in_proj_weight.copy_(torch.cat([layer.weight for layer in layers]))
+        reference.out_proj.weight.copy_(mha.W_o.weight)
+
+
+@mistake
+def weights_transposed(mha, reference) -> None:
+    """You transpose the weights. A linear layer of torch computes x W^T in both modules.
+
+    Which shape has `in_proj_weight`, and which of its rows are those of W_q?
+    """
+    load(mha, reference, "qkv")
+    with torch.no_grad():
+        weights = [layer.weight.T for layer in (mha.W_q, mha.W_k, mha.W_v)]
+        reference.in_proj_weight.copy_(torch.cat(weights))
+        reference.out_proj.weight.copy_(mha.W_o.weight.T)
+
+
 @mistake
 def weights_shared(mha, reference) -> None:
     """The two modules share a parameter's storage, so training one changes the other.

@@ -40,6 +40,26 @@ def in_halves(num_positions, embed_dim) -> Tensor:
     return torch.cat([angles.sin(), angles[:, : embed_dim // 2].cos()], dim=-1)
 
 
+@like(in_halves)
+def in_halves_from_1_to_10000(num_positions, embed_dim) -> Tensor:
+    half = (embed_dim + 1) // 2
+    rates = 10000.0 ** (-torch.arange(half, dtype=torch.float64) / max(half - 1, 1))
+    angles = torch.arange(num_positions, dtype=torch.float64)[:, None] * rates
+    return torch.cat([angles.sin(), angles.cos()], dim=-1)[:, :embed_dim]
+
+
+@mistake
+def sine_and_cosine_exchanged(num_positions, embed_dim) -> Tensor:
+    """Your cosines are in the even columns and your sines in the odd ones. Column 0 must begin with
+    the sine.
+
+    What is the first row of the formula, for position 0?
+    """
+    columns = torch.arange(embed_dim)
+    exponents = (columns - columns % 2).double() / embed_dim
+    return alternating(torch.arange(num_positions), columns + 1, exponents)
+
+
 @mistake
 def exponent_doubled(num_positions, embed_dim) -> Tensor:
     """Your exponent is 4i/D instead of 2i/D for columns 2i and 2i + 1.

@@ -86,6 +86,25 @@ def halves_written_as_pairs(x, offset=0, base=10000.0) -> Tensor:
 
 
 @mistake
+def angles_of_the_other_layout(x, offset=0, base=10000.0) -> Tensor:
+    """You rotate pairs of one layout by the angles of another: the two features of a pair turn by
+    different angles.
+
+    Which angle belongs to feature 2i, and which to feature 2i + 1?
+    """
+    angles, (first, second) = angles_of(x, offset, base).repeat(1, 2), pairs(x)
+    turned = interleaved(-second, first) * angles.sin() + x * angles.cos()
+    return turned.to(x.dtype)
+
+
+@like(angles_of_the_other_layout)
+def halves_by_angles_of_neighbors(x, offset=0, base=10000.0) -> Tensor:
+    angles = angles_of(x, offset, base).repeat_interleave(2, 1)
+    first, second = x.chunk(2, dim=-1)
+    return (torch.cat([-second, first], -1) * angles.sin() + x * angles.cos()).to(x.dtype)
+
+
+@mistake
 def clockwise(x, offset=0, base=10000.0) -> Tensor:
     """You rotate the pairs clockwise. The sines need the opposite sign.
 

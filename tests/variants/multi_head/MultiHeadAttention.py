@@ -189,9 +189,6 @@ class MaskOfItemsChanged(Almost):
 
 
 but = wrong_in(Almost)
-SplitByView = but(
-    "wrong_values", split=lambda self, x: x.contiguous().view(len(x), self.h, -1, self.d)
-)
 LargestNumberSubtracted = but(
     "dropped_key_has_weight",
     softmax=lambda self, s, ok: (

@@ -56,7 +56,6 @@ def of_angles(encode):
     return lambda num_positions, embed_dim: encode(_angles(num_positions, embed_dim), embed_dim)
 
 
-swapped = wrong()(of_angles(lambda a, size: _zip(a.cos(), a.sin(), size)))
 base_1000 = wrong("wrong_values")(
     lambda num_positions, embed_dim: _turned(
         _angles(num_positions, embed_dim, base=1000.0), embed_dim

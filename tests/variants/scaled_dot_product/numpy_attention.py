@@ -83,7 +83,7 @@ def scales_in_place(queries, keys, values, mask=None):
     return rows_in_a_loop(queries * math.sqrt(queries.shape[-1]), keys, values, mask)
 
 
-naive_exp = but("empty_row_nan+unstable", weigh=without_a_maximum)
+naive_exp = but("not_a_number", weigh=without_a_maximum)
 infinity_times_zero = but(
     "not_a_number",
     weigh=lambda s, mask: softmax(s if mask is None else s + (1 - mask) * -np.inf),

@@ -57,7 +57,7 @@ def call(
             `grad_outputs`, the gradients are computed, too.
     """
     options = {key: value for key, value in given.items() if key in _FIELDS}
-    placed: Mapping = dict(zip(names, args, strict=True)) if names else dict(enumerate(args))
+    placed: dict[Any, Any] = dict(zip(names, args, strict=True)) if names else dict(enumerate(args))
     named = {k: v for k, v in given.items() if k not in options} | dict(by_name or {})
     return Probe(
         "",

@@ -84,20 +84,28 @@ def _steps_of(one: type) -> dict[str, Any]:
     return {name: step for name, step in changed.items() if name not in MARKS}
 
 
-# Steps of several mistakes.
+def step(function: Callable) -> Any:
+    """Mark a function as a step of several mistakes, whatever the names of its arguments."""
+    return function
+
+
+@step
 def untouched(self, scores, allowed) -> Tensor:
     """Do nothing, instead of a step that changes scores or weights."""
     return scores
 
 
+@step
 def unread(self, scores, given) -> None:
     """Ignore lengths or a mask, instead of the step that reads them."""
 
 
+@step
 def zeroed(self, weights, allowed) -> Tensor:
     return weights * allowed
 
 
+@step
 def no_nan(self, weights, allowed) -> Tensor:
     return weights.nan_to_num(0.0)
 
@@ -480,7 +488,7 @@ class LengthsRepeatedForHeads(Softmax):
 @like(LengthsRepeated)
 class LengthsOfItemsRepeated(Softmax):
     def align(self, scores, lens) -> Tensor:
-        kind = LengthsRepeated if lens.dim() == 1 else Softmax
+        kind: Any = LengthsRepeated if lens.dim() == 1 else Softmax
         return kind.align(self, scores, lens)
 
 

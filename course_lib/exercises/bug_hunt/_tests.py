@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._student_tests import inputs_of, lengths_of, modules, name_of, question
@@ -44,7 +45,7 @@ def pairs(rng, broken, keepers=("sound",), lengths=True, **sizes) -> list[Probe]
 
 def values_of_another_size(rng, *names, valid_lens=None) -> Probe:
     """Return a probe with two modules that accept values of any size."""
-    inputs = inputs_of(rng) | {"values": tensor(rng.normal(0, 1.4, (3, 5, 4)))}
+    inputs: dict[str, Any] = inputs_of(rng) | {"values": tensor(rng.normal(0, 1.4, (3, 5, 4)))}
     if valid_lens is not None:
         inputs["valid_lens"] = tensor(valid_lens)
     return question(

@@ -67,7 +67,7 @@ def flipped(count) -> list[int]:
 
 
 def with_comparison(agree) -> Callable:
-    return lambda *given: permuted(*given, mixed, mixed, agree)
+    return lambda *given: permuted(*given, of_keys=mixed, of_values=mixed, agree=agree)
 
 
 @mistake
@@ -112,7 +112,9 @@ def values_left(module, queries, keys, values) -> bool:
 
 
 for orders in ((rolled, range), (mixed, range), (flipped, rolled), (range, flipped)):
-    like(values_left)(lambda *given, orders=orders: permuted(*given, *orders))
+    like(values_left)(
+        lambda *given, orders=orders: permuted(*given, of_keys=orders[0], of_values=orders[1])
+    )
 
 
 EXERCISE = Exercise(

@@ -1,6 +1,7 @@
 """`masking_equals_deleting`: a test that masking keys has the same effect as deleting them."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ _BROKEN = (
 def problems(rng) -> Problems:
     ask = asking_with_lengths(rng)
     keys = np.array([[[1.0, 0.0], [2.0, 0.0], [9.0, 0.0]]])
-    by_hand = {"queries": tensor([[[1.0, -1.0]]]), "keys": tensor(keys)}
+    by_hand: dict[str, Any] = {"queries": tensor([[[1.0, -1.0]]]), "keys": tensor(keys)}
     by_hand |= {"values": tensor(keys - keys[..., ::-1]), "valid_lens": tensor([2])}
     pair = student_tests.modules(rng, "plain_average", "sound", heads=1, embed_dim=2)
     drawn = student_tests.inputs_of(rng) | {"valid_lens": student_tests.lengths_of(rng)}
@@ -55,7 +56,7 @@ def deleted(
 
 
 def with_comparison(agree) -> Callable:
-    return lambda *given: all(deleted(*given, range(len(given[1])), agree))
+    return lambda *given: all(deleted(*given, items=range(len(given[1])), agree=agree))
 
 
 @mistake

@@ -136,6 +136,7 @@ def problems(rng) -> Problems:
 class Right(Stepped, nn.Module):
     """The correct model in steps."""
 
+    positions: Tensor
     joins = pre_norm, pre_norm
     between = nn.GELU
 

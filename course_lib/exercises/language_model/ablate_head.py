@@ -41,7 +41,7 @@ def drawn(rng, num_heads=3, head_dim=2, embed_dim=5, layers=2, bias=False, **giv
 def call(model, tokens, layer, head, *then, moment="inside", part="values") -> Probe:
     """Return a call at whose `moment` the model runs, perhaps with a second head, `then`."""
     names = ("model", "tokens", "layer", "head", "second_layer", "second_head")[: 4 + len(then)]
-    fields = {"scenario": "head_switched_off", "compare": "as_it_was", "part": part}
+    fields: dict[str, Any] = {"scenario": "head_switched_off", "compare": "as_it_was", "part": part}
     return kit.call(model, tokens, layer, head, *then, names=names, model_runs=moment, **fields)
 
 

@@ -89,7 +89,7 @@ def of_state(rng) -> Problems:
         given = text_problem(rng, *sizes, training=training)
         return call(given, part="edges", **{"temperature": 0} | fields)
 
-    mode = {"scenario": "mode_noted", "compare": "mode"}
+    mode: dict[str, Any] = {"scenario": "mode_noted", "compare": "mode"}
     equal = {"scenario": "equal_generators", "compare": "noted", "temperature": 1.0}
     yield "The model must run with gradients disabled."
     yield edge(2, 3, 2, 4, scenario="gradients_noted", compare="gradients")

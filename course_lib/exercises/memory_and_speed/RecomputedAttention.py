@@ -10,7 +10,6 @@ from torch import Tensor
 from course_lib.checks.judge.definitions import Exercise, Returned, Rules
 from course_lib.checks.observe.probe import Array, Probe, tensor
 from course_lib.exercises import kit
-from course_lib.exercises._attention.modules import Attention
 from course_lib.exercises._attention.padding import largest_padding
 from course_lib.exercises.kit import READY_MADE_ATTENTION, Problems, like, mistake
 from course_lib.exercises.memory_and_speed._problems import BY_HAND, drawn, lengths, some
@@ -92,8 +91,8 @@ class RowSumForgotten(Recomputed):
     What must the gradients of a query's scores sum to?
     """
 
-    def row_sums(self, grad, outputs, weights, grad_weights) -> float:
-        return 0.0
+    def row_sums(self, grad, outputs, weights, grad_weights) -> Tensor:
+        return grad.new_zeros(())
 
 
 @mistake
@@ -109,7 +108,8 @@ class RootForgotten(Recomputed):
 
 @like(RootForgotten)
 class RootForgottenForQueries(Recomputed):
-    root_for_queries = Attention.root
+    def root_for_queries(self, q) -> float:
+        return self.root(q)
 
 
 @like(RootForgotten)

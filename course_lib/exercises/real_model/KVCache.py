@@ -13,8 +13,8 @@ from course_lib.exercises.kit import Problems, like, mistake
 from course_lib.reference import real_model as oracle
 
 
-def call(keys, values, appended, scenario="cache_filled", **fields: Any) -> Probe:
-    return kit.call(keys, values, appended, scenario=scenario, **fields)
+def call(*given, scenario="cache_filled", **fields: Any) -> Probe:
+    return kit.call(*given, scenario=scenario, **fields)
 
 
 def problems(rng) -> Problems:
@@ -25,7 +25,7 @@ def problems(rng) -> Problems:
 
     everything = "`append` must return all keys and all values so far, in the order of the calls."
     two_caches = drawn(2, 1, 3, 4, (2, 1, 2), scenario="two_caches_filled")
-    same = drawn(2, 2, 3, 3, (3, 1, 1)).args
+    same: Any = drawn(2, 2, 3, 3, (3, 1, 1)).args
     yield everything
     yield call([[[[0.5], [2.0]]]], [[[[4.0], [8.0]]]], (1, 1))
     yield drawn(1, 2, 3, 4, (1, 1, 1, 1))

@@ -70,8 +70,8 @@ def halves_paired(x, offset=0, base=10000.0) -> Tensor:
 
     Which feature is the partner of feature 0?
     """
-    halves = turned(*x.chunk(2, dim=-1), angles_of(x, offset, base))
-    return torch.cat(halves, dim=-1).to(x.dtype)
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat(turned(first, second, angles_of(x, offset, base)), dim=-1).to(x.dtype)
 
 
 @like(halves_paired)
@@ -81,8 +81,8 @@ def pairs_written_as_halves(x, offset=0, base=10000.0) -> Tensor:
 
 @like(halves_paired)
 def halves_written_as_pairs(x, offset=0, base=10000.0) -> Tensor:
-    halves = turned(*x.chunk(2, dim=-1), angles_of(x, offset, base))
-    return interleaved(*halves).to(x.dtype)
+    first, second = x.chunk(2, dim=-1)
+    return interleaved(*turned(first, second, angles_of(x, offset, base))).to(x.dtype)
 
 
 @mistake

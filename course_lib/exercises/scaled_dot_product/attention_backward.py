@@ -2,12 +2,13 @@
 
 import functools
 import math
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from course_lib.checks.judge.definitions import Exercise, Returned, Rules
-from course_lib.checks.observe.probe import Array, Probe, tensor
+from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises import kit
 from course_lib.exercises._attention import mistakes as of_any_attention
 from course_lib.exercises._attention.mistakes import unshifted
@@ -22,11 +23,11 @@ def call(queries, keys, values, grad_outputs, part="values") -> Probe:
 
 
 def problems(rng) -> Problems:
-    def drawn(n, m, d, v) -> list[Array]:
+    def drawn(n, m, d, v) -> Any:
         shapes = ((n, d), (m, d), (m, v), (n, v))
         return [tensor(rng.normal(0, 1.2, shape)) for shape in shapes]
 
-    worked = [[0.0, 0, 0, 2]], [[1.0, 0, 0, 0], [3, 0, 0, 0]]
+    worked: Any = [[0.0, 0, 0, 2]], [[1.0, 0, 0, 0], [3, 0, 0, 0]]
     # Each query has one key with value 0, so that row sums and the root have no effect.
     large = np.eye(2, 4) * 900.0, [[5.0, -9, 0, 0], [1, -4, 0, 0], [-2, -13, 0, 0]]
     upstream = rng.normal(0, 1, (2, 2))

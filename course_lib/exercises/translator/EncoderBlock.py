@@ -89,7 +89,7 @@ class QueriesMasked(Encoder):
     Which axis of the mask belongs to the keys?
     """
 
-    def attend(self, x, *, valid_lens) -> Tensor:
+    def attend(self, x, keys=None, *, valid_lens) -> Tensor:
         mask = None if valid_lens is None else real(x, valid_lens)[..., None]
         return self.attention(x, x, x, mask=mask)
 

@@ -71,7 +71,8 @@ def module(
         fields["grad_outputs"] = rng.normal(size=shapes[0])
     construct = {"embed_dim": d, "num_heads": num_heads, "hidden_dim": hidden}
     # The epsilon of a norm only affects problems about it.
-    return call(*inputs, *lens, construct=construct, state=state, **{"tolerance": 1e-3} | fields)
+    fields.setdefault("tolerance", 1e-3)
+    return call(*inputs, *lens, construct=construct, state=state, **fields)
 
 
 def identities(inputs, state) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,10 +14,12 @@ from course_lib.reference import Expected
 from course_lib.reference import translator as oracle
 
 WORDS, TOKENS, FEATURES = 9, 6, 4  # sizes of vocabulary, source and query
-WITH_MODEL = {"scenario": "with_a_model", "compare": "as_run"}
+WITH_MODEL: dict[str, Any] = {"scenario": "with_a_model", "compare": "as_run"}
 LOOKED_AT = (Returned("graph built", "bool"), Returned("mode changed", "bool"))
 
-MODES = (  # how the model is called: options of `scripted`, and what is said
+MODES: tuple[
+    tuple[dict[str, Any], str], ...
+] = (  # how the model is called: options of `scripted`, and what is said
     (
         {"training": True, "looked_at": "mode"},
         "A model passed in train mode must run in eval mode, and be in train mode afterwards.",

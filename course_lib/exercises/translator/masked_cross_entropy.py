@@ -34,7 +34,7 @@ def problems(rng) -> Problems:
     )
     yield call(*drawn(rng, (4, 5, 7), lengths))
     yield from edges(rng)
-    back = {"grad_outputs": np.array(0.7)}
+    back: dict[str, Any] = {"grad_outputs": np.array(0.7)}
     yield "The gradient must match the formula and be 0 beyond an item's length."
     yield call(*drawn(rng, (2, 3, 4), [3, 1], requires_grad=True), **back)
     yield "If no position is real, the gradient must be 0."

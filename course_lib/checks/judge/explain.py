@@ -68,8 +68,8 @@ class Explanation:
         return len(self.shown) == self.num_failing
 
 
-class _Answer:
-    """The outcomes of an answer, and the rule."""
+class _Naming:
+    """The rule, applied to the outcomes of an answer."""
 
     def __init__(self, prepared: Prepared, outcomes: Outcomes):
         self.probes = {probe.name: probe for probe, _ in prepared if probe.name in outcomes}
@@ -269,21 +269,21 @@ def explain(
 ) -> Explanation | None:
     """Return the mistake that explains the differences of an answer, or None.
 
-    `extra` are broken rules, which are named if nothing else is. Without `replay`, only causes can
+    `extra` are broken rules, which are named if no known mistake is. Without `replay`, only causes can
     be named.
     """
-    answer = _Answer(prepare(exercise, seed), student)
+    naming = _Naming(prepare(exercise, seed), student)
     broken = [Explanation.of_cause(one.problem, {}, 0) for one in extra]
-    if not answer.failing:
+    if not naming.failing:
         return next(iter(broken), None)
     found: list[Explanation | None] = []
     if replay:
-        found += itertools.starmap(answer.explained_by_known, _replays(exercise, seed, _known))
+        found += itertools.starmap(naming.explained_by_known, _replays(exercise, seed, _known))
     if not broken:
-        found += (answer.explained_by(*pair, is_cause=True) for pair in answer.causes())
+        found += (naming.explained_by(*pair, is_cause=True) for pair in naming.causes())
     if replay and not any(one and one.is_whole for one in found):
         others = itertools.starmap(
-            answer.explained_by_known, _replays(exercise, seed, general_mistakes)
+            naming.explained_by_known, _replays(exercise, seed, general_mistakes)
         )
         found += (one for one in others if one and one.is_whole)
     named = [*filter(None, found), *broken]

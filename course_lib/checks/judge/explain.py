@@ -269,8 +269,8 @@ def explain(
 ) -> Explanation | None:
     """Return the mistake that explains the differences of an answer, or None.
 
-    `extra` are broken rules, which are named if no known mistake is. Without `replay`, only causes can
-    be named.
+    `extra` are broken rules, which are named if no known mistake is. Without `replay`, only these
+    and causes can be named.
     """
     naming = _Naming(prepare(exercise, seed), student)
     broken = [Explanation.of_cause(one.problem, {}, 0) for one in extra]

@@ -55,6 +55,8 @@ class Publisher:
             if was.time and was.time != stamp.time:
                 version = f"the version of {was.time.day} {was.time:%B %Y, %H:%M} UTC"
             self._grade(about, notebook, rows, version)
+            # After the transaction, the gradebook would read each row again.
+            marks = marks_of(about, self.lesson)
         if earlier_versions(notebook):
             text = v4.writes(notebook, indent=None)
         whole = text.rstrip("\n") + "\n"
@@ -64,7 +66,7 @@ class Publisher:
             write_atomically(kept, f"{stamp.text}\n")
         else:
             kept.unlink(missing_ok=True)
-        self._marks[student] = marks_of(about, self.lesson)
+        self._marks[student] = marks
         self._published.add(student)
 
     def write_pages(self, ledger: Ledger) -> None:

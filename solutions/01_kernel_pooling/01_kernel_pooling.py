@@ -24,6 +24,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from course_lib import carry_on, check, hint, plotting
+from course_lib.models.numerals import Numerals, english
+from course_lib.models.trained import trained_translator
+from course_lib.models.whole_game import translate_batch, use_attend
 
 torch.set_printoptions(precision=4, sci_mode=False)
 
@@ -297,8 +300,40 @@ plotting.show(plotting.attention(weights, queries=letters, keys=letters), key="p
 # itself and to the letters beside it. The columns do not all sum to 1. A query always gives away a
 # weight of 1, but nothing fixes how much a key receives.
 #
-# This map depends on *positions* alone. Learned vectors, which you compare in lessons 03 to 06, can
-# find *vierzig* anywhere in a word.
+# This map depends on *positions* alone. Learned vectors can find *vierzig* anywhere in a word. In
+# lesson 00, the translator compared such vectors by dot products, divided by $\sqrt{64} = 8$. Now
+# it compares them by distance, with your `kernel_pooling`. Only the attention changes, and nothing
+# is trained again.
+
+
+# %% tags=["demo", "nbval-ignore-output"]
+def by_distance(query, keys, values):
+    outputs, weights = kernel_pooling(query[None], keys, values, math.sqrt(8))
+    lengths.append(keys.norm(dim=1))  # of one key for each letter
+    return outputs[0], weights[0]
+
+
+def num_correct():
+    translations = translate_batch(model, numerals, range(1, 100))
+    wanted = [english(number) for number in range(1, 100)]
+    return sum(a == b for a, b in zip(translations, wanted, strict=True))
+
+
+numerals, lengths = Numerals(), []
+model = trained_translator(numerals)
+before = num_correct()
+use_attend(model, by_distance)
+after = num_correct()
+print(f"by dot products: {before} of 99 correct, by distance: {after} of 99")
+print(f"lengths of keys: {torch.cat(lengths).min():.0f} to {torch.cat(lengths).max():.0f}")
+assert before == 99 and after < 50
+assert torch.cat(lengths).max() > 5 * torch.cat(lengths).min()
+
+# %% [markdown]
+# With distances, fewer than half of the numerals are right. Some keys are more than five times as
+# long as others, and a long key is far away even from a query that points in the same direction.
+# Section 7 shows that with $h^2 = 8$ this penalty for long keys is the only difference between the
+# two kinds of scores.
 
 # %% [markdown]
 # ## 4. What the bandwidth does

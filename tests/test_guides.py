@@ -2,11 +2,13 @@
 
 All pages share one copy of the course and one folder of a class, which the first page makes. What
 is not run, and why, is in `guides.NOT_RUN`. What two pages say is run once, but the term and the
-changes in it are run line by line.
+changes in it are run line by line. What starts with `course` runs in a warm process (`warm.py`),
+and what starts with `python -m course_lib` in a new one.
 """
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -15,6 +17,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+import warm
 from guides import NOT_RUN, ROOT, commands_in, copy_of_the_course, reason_for, typed
 from nbgrader.api import Gradebook
 from waiting import PATIENCE
@@ -73,19 +76,15 @@ class Shell:
     def __init__(self, base: Path) -> None:
         self.base = self.folder = base
         self.clone = copy_of_the_course(base / CLONE)
-        programs, exchange = base / "bin", base / "exchange"
-        programs.mkdir()
+        exchange = base / "exchange"
         exchange.mkdir()
         exchange.chmod(0o777)
-        (programs / "course").write_text(f'#!/bin/sh\nexec {sys.executable} -m course_lib "$@"\n')
-        (programs / "course").chmod(0o755)
         settings = f'c = get_config()\nc.Exchange.root = "{exchange}"\n'
         (base / "jupyter").mkdir()
         (base / "jupyter/nbgrader_config.py").write_text(settings)
-        path = [str(programs), str(Path(sys.executable).parent), os.environ["PATH"]]
         self.environ = {
             **os.environ,
-            "PATH": os.pathsep.join(path),
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
             "PYTHONPATH": str(self.clone),
             "JUPYTER_CONFIG_DIR": str(base / "jupyter"),
             "JUPYTER_DATA_DIR": str(base / "jupyter"),
@@ -102,14 +101,18 @@ class Shell:
         anew = page in (TERM, CHANGES) and "matrix" not in command
         if (self.folder, short) in self.done and not anew:
             return ""
-        done = subprocess.run(
-            ["bash", "-c", command],
-            cwd=self.folder,
-            env=self.environ,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-        )
+        if command.startswith("course "):
+            arguments = ["-m", "course_lib", *shlex.split(command)[1:]]
+            done = warm.run(*arguments, cwd=self.folder, env=self.environ)
+        else:
+            done = subprocess.run(
+                ["bash", "-c", command],
+                cwd=self.folder,
+                env=self.environ,
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE,
+            )
         said = f"$ {command}\n{done.stdout[-1500:]}\n{done.stderr[-1500:]}"
         assert done.returncode == code, said
         self.done.add((self.folder, short))

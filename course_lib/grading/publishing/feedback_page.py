@@ -16,7 +16,7 @@ import nbgrader
 from jinja2 import Environment, FileSystemLoader, Template
 from nbformat import NotebookNode
 from nbgrader.preprocessors import NbGraderPreprocessor
-from nbgrader.utils import is_grade, is_solution
+from nbgrader.utils import is_grade, is_solution, is_task
 
 from course_lib.grading.adapters.nbgrader import SubmittedNotebook, coursedir_of, final_score
 from course_lib.grading.cell_kinds import is_check
@@ -94,6 +94,8 @@ def _mark(notebook: NotebookNode, marks: Marks, figures: Mapping[str, str]) -> N
     """Add marks to the cells of a graded notebook, and the course's figures to demo cells."""
     earlier = earlier_versions(notebook)
     for cell in notebook.cells:
+        if is_task(cell):  # nbgrader's kind of question about several cells
+            cell.metadata.nbgrader.update(grade=True, solution=True)  # shown as a written answer
         if is_grade(cell) or is_solution(cell):
             mark, name = cell.metadata.nbgrader, cell.metadata.nbgrader.grade_id
             mark.update(marks.cells[name])

@@ -16,7 +16,7 @@ _CLOSE = 0.7
 def message_of(error: BaseException) -> str:
     """Return the message of an exception, or "" if it cannot be printed."""
     try:
-        text = str(error)
+        text = str.__str__(str(error))  # not a subclass, whose methods may raise
     except BaseException:
         return ""
     near = ""

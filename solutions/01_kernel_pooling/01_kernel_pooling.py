@@ -300,16 +300,16 @@ plotting.show(plotting.attention(weights, queries=letters, keys=letters), key="p
 # itself and to the letters beside it. The columns do not all sum to 1. A query always gives away a
 # weight of 1, but nothing fixes how much a key receives.
 #
-# This map depends on *positions* alone. Learned vectors can find *vierzig* anywhere in a word. In
-# lesson 00, the translator compared such vectors by dot products, divided by $\sqrt{64} = 8$. Now
-# it compares them by distance, with your `kernel_pooling`. Only the attention changes, and nothing
-# is trained again.
+# This map depends on *positions* alone. With learned vectors, a query can find *vierzig* anywhere.
+# In lesson 00, the translator compared such vectors by dot products, divided by $\sqrt{64} = 8$.
+# The next cell compares them by distance, with your `kernel_pooling` and $h^2 = 8$. Only the
+# attention changes, and nothing is trained again.
 
 
 # %% tags=["demo", "nbval-ignore-output"]
 def by_distance(query, keys, values):
     outputs, weights = kernel_pooling(query[None], keys, values, math.sqrt(8))
-    lengths.append(keys.norm(dim=1))  # of one key for each letter
+    lengths.append(keys.norm(dim=1))  # (m,), one length for each letter
     return outputs[0], weights[0]
 
 
@@ -330,10 +330,9 @@ assert before == 99 and after < 50
 assert torch.cat(lengths).max() > 5 * torch.cat(lengths).min()
 
 # %% [markdown]
-# With distances, fewer than half of the numerals are right. Some keys are more than five times as
-# long as others, and a long key is far away even from a query that points in the same direction.
-# Section 7 shows that with $h^2 = 8$ this penalty for long keys is the only difference between the
-# two kinds of scores.
+# With distances, fewer than half of the translations are correct. The longest key is more than five
+# times as long as the shortest. A key much longer than the query is far from it, even if both point
+# in the same direction. Section 7 compares the two kinds of scores.
 
 # %% [markdown]
 # ## 4. What the bandwidth does

@@ -598,14 +598,15 @@ from course_lib.attention import CausalSelfAttention
 check("CausalSelfAttention")
 
 # %% [markdown]
-# ### It writes
+# ### Your module writes
 #
-# A module that cannot see the future can learn to write. Train it to predict each character of a
-# text from those before it. Then let it choose a character, append it, and repeat. The text
-# consists of 2,000 short stories made by rules. Their animals get a new name each time.
+# A module that cannot see the future can be trained to predict each character of a text from the
+# characters before it. To write, the model draws a character, appends it, and repeats. The text
+# consists of 2,000 short stories that a program generates from rules. Each story invents the names
+# of its two animals.
 #
-# For comparison, a *counting model* looks only at the previous character. It counts which character
-# follows which, and uses the shares as probabilities.
+# For comparison, a *counting model* uses only the previous character. It counts which characters
+# follow it in the text, and turns these counts into probabilities.
 
 # %% tags=["demo", "nbval-ignore-output"]
 CONTEXT, WIDTH = 96, 64
@@ -619,7 +620,7 @@ log_shares = (pairs / pairs.sum(dim=1, keepdim=True)).log().to(device)
 
 
 class Writer(nn.Module):
-    """A block with your attention that gives each position logits for the next character."""
+    """Give each position logits for the next character, with one block of your attention."""
 
     def __init__(self, attention):
         super().__init__()
@@ -636,7 +637,7 @@ class Writer(nn.Module):
         return self.head(x)
 
 
-def next_loss(model, ids):
+def next_character_loss(model, ids):
     return F.cross_entropy(model(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
 
 
@@ -646,7 +647,7 @@ def write(model, beginning, num_characters=200):
     generator = torch.Generator().manual_seed(0)
     for _ in range(num_characters):
         logits = model(ids[:, -CONTEXT:].to(device))[0, -1].cpu()
-        shares = torch.softmax(logits / 0.5, dim=-1)  # 0.5 prefers likely characters
+        shares = torch.softmax(logits / 0.5, dim=-1)  # temperature 0.5 favors likely characters
         ids = torch.cat([ids, torch.multinomial(shares, 1, generator=generator)[None]], dim=1)
     return "".join(CHARACTERS.words(ids[0]))
 
@@ -654,25 +655,25 @@ def write(model, beginning, num_characters=200):
 torch.manual_seed(0)
 writer = Writer(CausalSelfAttention(WIDTH, 4)).to(device)
 windows = text_windows(learned, CONTEXT + 1, torch.Generator().manual_seed(0))
-train(writer, lambda: next_loss(writer, next(windows).to(device)), 600, max_lr=0.01)
-written = {"counting": lambda ids: log_shares[ids], "your attention": writer}
+train(writer, lambda: next_character_loss(writer, next(windows).to(device)), 600, max_lr=0.01)
+models = {"counting": lambda ids: log_shares[ids], "your attention": writer}
 with torch.no_grad():
-    unseen_loss = {name: next_loss(model, rows).item() for name, model in written.items()}
-for name, model in written.items():
+    unseen_loss = {name: next_character_loss(model, rows).item() for name, model in models.items()}
+for name, model in models.items():
     print(f"--- {name}: loss {unseen_loss[name]:.2f} on unseen stories")
     print(write(model, "One morning"))
 assert 2.1 < unseen_loss["counting"] < 2.4 and unseen_loss["your attention"] < 1.5
 
 # %% [markdown]
-# The counting model writes pairs of letters that are common, and hardly any words. With attention,
-# most words are spelled correctly, and some sentences of the stories come back whole. Your attention
-# computed every character. In lesson 10, you build a better model, and see which of its heads look
-# up the names.
+# The counting model writes common pairs of letters, but few long words. With attention, most words
+# are spelled correctly, and in our run one whole sentence is correct. Every prediction used your
+# attention. In lesson 10, you write a complete language model, and find heads that look up names.
 
 # %% [markdown]
 # ### A second broken module ★
 #
-# The next module computes cross-attention without projecting its values, and also has four faults.
+# The next module computes cross-attention without projecting its values. Like the first, it has four
+# faults.
 #
 # **Predict.** How many of your three tests fail?
 

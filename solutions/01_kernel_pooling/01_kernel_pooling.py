@@ -28,6 +28,7 @@ from course_lib.models.numerals import Numerals, english
 from course_lib.models.trained import trained_translator
 from course_lib.models.whole_game import translate_batch, use_attend
 
+device = "cuda" if torch.cuda.is_available() else "cpu"
 torch.set_printoptions(precision=4, sci_mode=False)
 
 # %% [markdown]
@@ -315,12 +316,11 @@ def by_distance(query, keys, values):
 
 def num_correct():
     translations = translate_batch(model, numerals, range(1, 100))
-    wanted = [english(number) for number in range(1, 100)]
-    return sum(a == b for a, b in zip(translations, wanted, strict=True))
+    return sum(translations[number - 1] == english(number) for number in range(1, 100))
 
 
 numerals, lengths = Numerals(), []
-model = trained_translator(numerals)
+model = trained_translator(numerals).to(device)
 before = num_correct()
 use_attend(model, by_distance)
 after = num_correct()

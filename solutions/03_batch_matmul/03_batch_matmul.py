@@ -461,8 +461,7 @@ correct = {}
 for name, attention in {"reshaped keys": reshaped_keys, "your attention": your_attention}.items():
     use_attention(model, attention)
     translations = [" ".join(translate(model, numerals, number)[0]) for number in range(1, 100)]
-    wanted = [english(number) for number in range(1, 100)]
-    correct[name] = sum(a == b for a, b in zip(translations, wanted, strict=True))
+    correct[name] = sum(translations[number - 1] == english(number) for number in range(1, 100))
     print(f"{name}: {correct[name]} of 99 correct, and 87 is", translations[86] or "empty")
 your_words, your_map = translate(model, numerals, 87)
 print(f"largest weight of seven: {own_map[1].max():.2f} before, {your_map[1].max():.2f} with yours")

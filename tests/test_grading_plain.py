@@ -38,7 +38,9 @@ def homework():
     answer = nbgrader_cell(stub, "double-answer", solution=True)
     manual = nbgrader_cell("### BEGIN SOLUTION\ny = double(3)\n### END SOLUTION", "by-a-person")
     manual.metadata.nbgrader |= {"grade": True, "solution": True, "locked": False, "points": 3}
-    task = new_markdown_cell("Add cells that draw it.", id="task", metadata=deepcopy(manual.metadata))
+    task = new_markdown_cell(
+        "Add cells that draw it.", id="task", metadata=deepcopy(manual.metadata)
+    )
     task.metadata.nbgrader |= {"grade": False, "solution": False, "task": True, "locked": True}
     task.metadata.nbgrader.grade_id = "task"
     return new_notebook(metadata={"kernelspec": kernel}, cells=[answer, *tests, manual, task])

@@ -1,4 +1,4 @@
-"""The verbs of `course` that exchange files with an LMS: collect, extend, feedback."""
+"""The verbs of `course` for an instructor's files: collect, extend, answers, feedback."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from course_lib.cli.options import INSTRUCTORS, Verbs, working
+from course_lib.workspace.errors import UsageError
 from course_lib.workspace.folder import assignment_names, course_root, find_lesson
 
 verbs = Verbs(panel=INSTRUCTORS)
@@ -76,6 +77,46 @@ def extend(
 
     root = course_root()
     typer.echo(extend_to(root, find_lesson(assignment_names(root), lesson), student, until))
+
+
+@verbs.command()
+def answers(
+    lesson: Lesson,
+    read: Annotated[
+        list[Path] | None,
+        typer.Option("--read", metavar="FILE", help="A table with points to store; repeatable."),
+    ] = None,
+    part: Annotated[
+        str, typer.Option("--part", metavar="N/M", help="Only this part, such as 1/2.")
+    ] = "1/1",
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace points and comments that differ.")
+    ] = False,
+) -> None:
+    """Show all written answers of a lesson side by side, or store their points.
+
+    The page and the table in exports/ have the question, the rubric and all answers, equal and
+    nearly equal texts together. Give points and comments in the page, which saves a table, or in
+    the table itself. --read stores them in the gradebook as formgrader does, unless an answer has
+    changed since. Two people can each take a part and read their tables one after the other.
+
+    Example: course answers 02 --read 02_masked_softmax_answers_given.csv
+    """
+    with working():
+        from course_lib.collecting.answers import read_answers, write_answers
+
+    root = course_root()
+    name = find_lesson(assignment_names(root), lesson)
+    number, _, parts = part.partition("/")
+    if not (number.isdecimal() and parts.isdecimal() and 1 <= int(number) <= int(parts) <= 100):
+        raise UsageError(f"--part must be like 1/2, the first of two parts; got {part!r}")
+    code = 0
+    if read:
+        code, lines = read_answers(root, name, read, overwrite=overwrite)
+    else:
+        lines = write_answers(root, name, (int(number), int(parts)))
+    typer.echo("\n".join(lines))
+    raise typer.Exit(code)
 
 
 @verbs.command()

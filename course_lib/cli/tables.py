@@ -165,7 +165,9 @@ def _notes(summary: GradedLesson) -> list[Text]:
     if summary.waiting:
         number = sum(map(len, summary.waiting.values()))
         answers = counted(number, "answer", "answers")
-        lines.append(Text(f"{answers} to grade: open formgrader"))
+        lines.append(
+            Text(f"{answers} to grade: open formgrader, or course answers {summary.lesson}")
+        )
     if summary.seconds:
         lines.append(Text(f"graded in {summary.seconds:.0f} s", style="dim"))
     return lines

@@ -5,7 +5,9 @@ who needs a look, each exercise's outcomes, the most frequent mistakes, scores, 
 that wait to be graded, and the slowest exercises. The templates lay out what is computed here.
 """
 
+import base64
 import functools
+import hashlib
 import math
 import re
 from collections import Counter, defaultdict
@@ -65,7 +67,7 @@ def write_report(root: Path, lesson: str | None = None, late: Mapping[str, str] 
 def index_page(summaries: Sequence[GradedLesson], links: Links, everyone: Sequence[str]) -> str:
     """Return the page over several lessons."""
     values = {"summaries": summaries, "links": links, "everyone": everyone}
-    return _template("report.html.j2").render(values)
+    return template("report.html.j2").render(values)
 
 
 def lesson_page(
@@ -73,11 +75,12 @@ def lesson_page(
 ) -> str:
     """Return the page of a lesson, with a link to the page over all lessons if `index`."""
     values = {"summary": summary, "links": links, "everyone": everyone, "index": index}
-    return _template("lesson.html.j2").render(values)
+    return template("lesson.html.j2").render(values)
 
 
 @functools.cache
-def _template(name: str) -> Template:
+def template(name: str) -> Template:
+    """Return a template of this package, with the functions that it uses."""
     environment = Environment(
         loader=PackageLoader("course_lib.grading.class_report"),
         autoescape=True,
@@ -87,11 +90,16 @@ def _template(name: str) -> Template:
     )
     environment.filters["inline"] = lambda text: Markup(inline(text))
     environment.filters["breakable"] = lambda name: _BREAK.sub("\u200b", name)
-    environment.filters |= {"url": quote, "titled": titled}
+    environment.filters |= {"url": quote, "titled": titled, "script_hash": _script_hash}
     known = (exercises, facts, histogram, mistakes, needs_a_look, of_everyone, outcome_of)
     environment.globals |= {one.__name__: one for one in (*known, share, written)}
     environment.globals |= {"outcomes": OUTCOMES, "stopped": STOPPED}
     return environment.get_template(name)
+
+
+def _script_hash(script: str) -> str:
+    """Return a script's hash, by which a page's policy allows this script and no other."""
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
 def titled(lesson: str) -> str:

@@ -3,7 +3,7 @@
 import zipfile
 
 import pytest
-from grading_course import LESSON, QUICK, hand_in
+from grading_course import LESSON, QUICK, RIGHT, hand_in, honest
 from test_collect import WORKSHEET, collect, course, enroll, lines, made, packed, work
 
 from course_lib.cli.main import main
@@ -80,6 +80,19 @@ def test_without_an_lms_each_student_has_a_folder(course, work):
     with zipfile.ZipFile(course / "exports" / f"{LESSON}_feedback.zip") as archive:
         assert set(archive.namelist()) == {f"{one}/{LESSON}.html" for one in ("ada", "eve")}
         assert archive.read(f"ada/{LESSON}.html") == page(course, "ada")
+
+
+def test_pages_with_ungraded_answers_are_counted_and_left_out_unless_asked(course, made, capsys):
+    hand_in(course, "ada", honest(made, **RIGHT))
+    hand_in(course, "eve", honest(made, **RIGHT, why="Because."))
+    driver.grade(course, LESSON, settings=QUICK)
+    assert main(["feedback", "02"]) == 3
+    said = capsys.readouterr().out
+    assert "NO PAGE: pending: why" in said and "a person has yet to grade an answer: 1" in said
+    archive = course / "exports" / f"{LESSON}_feedback.zip"
+    assert zipfile.ZipFile(archive).namelist() == [f"ada/{LESSON}.html"]
+    assert main(["feedback", "02", "--pending"]) == 0
+    assert len(zipfile.ZipFile(archive).namelist()) == 2
 
 
 def test_what_cannot_be_given_back_is_refused_in_one_sentence(course, work, capsys):

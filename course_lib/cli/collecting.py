@@ -126,12 +126,16 @@ def feedback(
         Literal["canvas", "moodle"] | None,
         typer.Option("--to", help="The LMS to which you will upload the pages."),
     ] = None,
+    pending: Annotated[
+        bool, typer.Option("--pending", help="Also pack pages with answers still to grade.")
+    ] = False,
 ) -> None:
     """Pack all feedback pages of a lesson into one archive.
 
     The archive is in exports/. With --to, the pages have the names that Canvas or Moodle expects,
     which `course collect` has stored. Without --to, the archive has a folder for each student. One
-    line for each student names the page, or says why there is none.
+    line for each student names the page, or says why there is none. Pages with written answers that
+    nobody has graded yet are left out.
 
     Example: course feedback 02 --to canvas
     """
@@ -139,6 +143,8 @@ def feedback(
         from course_lib.collecting.feedback_archive import feedback as archive_feedback
 
     root = course_root()
-    code, lines = archive_feedback(root, find_lesson(assignment_names(root), lesson), to)
+    code, lines = archive_feedback(
+        root, find_lesson(assignment_names(root), lesson), to, pending=pending
+    )
     typer.echo("\n".join(lines))
     raise typer.Exit(code)

@@ -22,6 +22,7 @@ from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 from course_lib.grading.graded import ABSENT, COMPLETE, INCOMPLETE
 from course_lib.grading.intake.ordinary_files import one_line
 from course_lib.grading.ledger import Ledger
+from course_lib.grading.read_grades import read_lesson
 from course_lib.workspace.errors import UsageError
 
 _UPLOAD = {
@@ -31,10 +32,13 @@ _UPLOAD = {
 }
 
 
-def feedback(root: Path, lesson: str, to: str | None = None) -> tuple[int, list[str]]:
+def feedback(
+    root: Path, lesson: str, to: str | None = None, *, pending: bool = False
+) -> tuple[int, list[str]]:
     """Write everyone's feedback pages into an archive in exports/.
 
     Return the exit code (3 if the archive lacks somebody's page) and a line for each student.
+    Pages with answers that a person has yet to grade are left out unless `pending`.
 
     Args:
         root: the course folder.
@@ -68,13 +72,16 @@ def feedback(root: Path, lesson: str, to: str | None = None) -> tuple[int, list[
         )
     with quiet_nbgrader(), course.gradebook() as gradebook:
         enrolled = {student.id for student in gradebook.students}
+        waiting = read_lesson(course, lesson, brief=True).waiting
     handed_in = {path.parent.name for path in course.step("submitted").glob(f"*/{lesson}")}
     problems = {
         entry.student: entry.problem for entry in Ledger(course.ledger_path(lesson)).entries()
     }
     placed, left = [], []
     for student in sorted({*enrolled, *handed_in, *pages}):
-        if name := names.get(student):
+        if student in pages and student in waiting and not pending:
+            left.append((student, f"pending: {', '.join(waiting[student])}"))
+        elif name := names.get(student):
             placed.append((student, name))
         elif student in pages:
             page = os.path.relpath(pages[student], course.root)
@@ -94,6 +101,9 @@ def feedback(root: Path, lesson: str, to: str | None = None) -> tuple[int, list[
     lines = [f"{lesson}, for {to}" if to else lesson]
     lines += [f"  {one_line(student, 40):<{width}}  {one_line(name)}" for student, name in placed]
     lines += [f"  {one_line(student, 40):<{width}}  NO PAGE: {why}" for student, why in left]
+    if count := len(waiting.keys() & pages):
+        is_in = "among the pages" if pending else "left out; --pending packs them, too"
+        lines.append(f"pending, since a person has yet to grade an answer: {count}, {is_in}")
     lines.append(f"{archive.relative_to(course.root)}, pages: {len(placed)}; {_UPLOAD[to]}")
     is_complete = all(why == ABSENT for _, why in left)
     return COMPLETE if is_complete else INCOMPLETE, lines

@@ -66,6 +66,7 @@ class GradedSubmission:
     notices: tuple[str, ...] = ()
     seconds: float = 0.0
     absent: bool = False
+    zero: bool = False  # missing work that counts 0
 
     @property
     def points(self) -> float | None:
@@ -121,6 +122,8 @@ class GradedSubmission:
         Ungraded work has the score None, where nbgrader would count 0. With `partial`, written
         answers may be ungraded.
         """
+        if self.zero:
+            return 0.0
         if self.state != GRADED and not (partial and self.state == WAITING):
             return None
         scores = [one.score for one in (*self.rows, *self.answers)]

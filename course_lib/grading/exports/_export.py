@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 from course_lib.grading.exports import lms
 from course_lib.grading.exports.request import ExportRequest, Groups, Outcome
 from course_lib.grading.exports.sheet import Sheet, key, parse_number, read_sheet
-from course_lib.grading.graded import ABSENT, GradedLesson
+from course_lib.grading.graded import ABSENT, GradedLesson, GradedSubmission
+from course_lib.grading.intake.timestamps import parse_time
 from course_lib.grading.read_grades import read_lesson
 from course_lib.workspace.errors import ExportError, GradingError
 
@@ -53,6 +55,8 @@ def export(root: Path, request: ExportRequest) -> Outcome:
             grade = lesson.of(student)
             missing = grade.score(request.partial) is None
             groups["not_graded" if missing else "written"][student] = grade.reason
+            if grade.zero:
+                groups.setdefault("zero", {})[student] = ""
         about = {"lesson": lesson.lesson, "column": "", "points": lesson.all_points}
         outcomes.append(about | groups)
     return Outcome(output, request.dry_run, outcomes)
@@ -70,7 +74,8 @@ def _read_gradebook(
             (one.id, one.last_name or "", one.first_name or "", one.email or "")
             for one in gradebook.students
         ]
-        graded = sorted(one.name for one in gradebook.assignments if one.num_submissions)
+        dues = {one.name: one.duedate for one in gradebook.assignments if one.num_submissions}
+    graded = sorted(dues)
     names = request.lessons or graded or ["LESSON"]
     for name in names:
         if name not in graded:
@@ -85,8 +90,22 @@ def _read_gradebook(
         except (GradingError, LookupError):
             first = ""
         title = first.partition("\n")[0].strip("# ") if first.startswith("#") else ""
-        lessons.append(replace(read_lesson(course, name, brief=True), title=title))
+        lesson = replace(read_lesson(course, name, brief=True), title=title)
+        if request.zero_missing:
+            lesson = _zero_missing(lesson, [student for student, *_ in people], dues[name])
+        lessons.append(lesson)
     return sorted(people), lessons
+
+
+def _zero_missing(
+    lesson: GradedLesson, students: Sequence[str], due: datetime | None
+) -> GradedLesson:
+    """Return a lesson in which missing work has the score 0 if it is not due any more."""
+    now = datetime.now(UTC).replace(tzinfo=None)
+    dues = {student: parse_time(text) for student, text in lesson.extensions.items()}
+    gone = (s for s in students if lesson.of(s).absent and dues.get(s, due or now) <= now)
+    zeros = [GradedSubmission(student, absent=True, zero=True) for student in gone]
+    return replace(lesson, students=(*lesson.students, *zeros))
 
 
 def grades_table(
@@ -176,7 +195,7 @@ def _fill(
     for student in dict.fromkeys([*rows, *(one.student for one in lesson.students)]):
         grade = lesson.of(student)
         score = grade.score(request.partial)
-        if score is None:
+        if score is None or (grade.zero and student not in rows):
             groups["not_graded"][student] = grade.reason
             continue
         if student not in rows:
@@ -199,4 +218,6 @@ def _fill(
         else:
             cells[assignment.column] = here
             groups["written"][student] = ""
+            if grade.zero:
+                groups.setdefault("zero", {})[student] = ""
     return {"lesson": lesson.lesson, "column": assignment.name, "points": worth, **groups}

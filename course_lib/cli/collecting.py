@@ -25,7 +25,8 @@ def collect(
         typer.Option(
             "--roster",
             metavar="FILE",
-            help="The class as CSV: Moodle's worksheet, or the grades of Canvas or Gradescope.",
+            help="The class as CSV: Moodle's worksheet, the grades of Canvas or Gradescope, or a "
+            "roster of GitHub Classroom.",
         ),
     ] = None,
     system: Annotated[
@@ -40,8 +41,9 @@ def collect(
 
     One notebook of each student is used, never the course's own solution. ZIP is the download of
     all submissions from Canvas, Moodle or Gradescope. FOLDER is the unpacked download, or contains
-    a folder for each student, such as a git clone. One line for each student says what was found,
-    or why nothing was. Run it again with a newer download at any time.
+    a folder for each student, such as a git clone, or notebooks that are named after students. One
+    line for each student says what was found, or why nothing was. The students of --roster are
+    entered into the gradebook. Run it again with a newer download at any time.
 
     Example: course collect 02 submissions.zip
     """

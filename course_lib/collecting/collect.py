@@ -21,6 +21,7 @@
          "earlier": ["02_masked_softmax/4711/1.ipynb"]}}}   # in .course/collected, oldest first
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -39,13 +40,12 @@ from course_lib.collecting.layouts import (
     NAMES,
     File,
     HandedIn,
-    Known,
     handed_in,
     read_download,
-    read_roster,
 )
+from course_lib.collecting.roster import Known, Names, class_of, enroll, read_roster
 from course_lib.collecting.unpack import CONCERNS_ALL, SafeExtractor
-from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
+from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.exports.sheet import key, listed
 from course_lib.grading.graded import COMPLETE, INCOMPLETE
 from course_lib.grading.intake.ordinary_files import one_line
@@ -101,7 +101,8 @@ def collect(
             extractor.unpack(source, place, is_class=True)
         if problem := extractor.problems.get(place):
             raise UsageError(f"{problem} ({source})")
-        found = find(course, lesson, extracted, extractor.problems, roster, system)
+        wanted = roster, system, not dry_run
+        found = find(course, lesson, extracted, extractor.problems, *wanted)
         rows = _submit(course, lesson, *found[:2], dry_run=dry_run)
         if not dry_run:
             shutil.rmtree(kept, ignore_errors=True)
@@ -131,23 +132,46 @@ def find(
     left_out: Mapping[Path, str],
     roster: Path | None,
     system: str | None,
+    enter: bool = False,
 ) -> tuple[str, list[Chosen], list[str]]:
-    """Return the system that made a download, each student's notebook, and stray files."""
-    known = _known(course, lesson)
-    system, paths = read_download(extracted, left_out, system, known)
+    """Return the system that made a download, each student's notebook, and stray files.
+
+    If `enter`, the students of the roster are entered into the gradebook.
+    """
+    known, people = _known(course, lesson), class_of(course)
+    if roster:
+        with contextlib.suppress(UsageError):  # it is read again once the system is known
+            people += read_roster(roster, None, known)[1]
+    names = Names(people, lesson)
+    system, paths = read_download(extracted, left_out, system, known, names)
     if system == "moodle" and roster is None:
         raise UsageError(
             "Moodle names a student's folder by a number that changes with each assignment: "
             "download the grading worksheet of this one and name it with --roster FILE"
         )
-    people = [] if roster is None else read_roster(roster, system, known)
-    students, strays = handed_in(system, paths, left_out, people, known)
+    if roster is not None:
+        people = read_roster(roster, system, known)[1]
+    else:  # Canvas's numbers are in the gradebook if its roster was read before
+        people = [one._replace(ids=[one.elsewhere]) for one in people if one.elsewhere]
+        people = people if system == "canvas" else []
+    students, strays = handed_in(system, paths, left_out, people, known, names)
+    if enter and roster is not None:
+        enroll(course, people)
     if roster is None:
         absent = set(known.values()) - {one.student for one in students}
         students += [HandedIn(student) for student in sorted(absent)]
     _warn_of_zeros(students, known)
     about = Lesson.of(course, lesson)
     return system, [(one, *_chosen(about, one)) for one in students], strays
+
+
+def enter_class(root: Path, roster: Path) -> str:
+    """Enter the students of a roster into the gradebook, and return a sentence about it."""
+    course = ClassFolder(root)
+    kind, people = read_roster(roster, None, _known(course, ""))
+    new, total = enroll(course, people)
+    notes = "".join(f"\n  {one.student}: {one.note}" for one in people if one.note)
+    return f"{roster} ({kind}): {len(people)} students, {new} new; {total} in the class{notes}"
 
 
 def _chosen(lesson: Lesson, one: HandedIn) -> tuple[File | None, str]:
@@ -164,11 +188,9 @@ def _known(course: ClassFolder, lesson: str) -> Known:
     """Return the known students by id, e-mail address and participant number in Moodle."""
     ids = {path.name for path in course.step("submitted").glob("[!.]*/")}
     others: list[tuple[str, str]] = []
-    kind, _, path = course.coursedir("").db_url.partition(":///")
-    if kind != "sqlite" or Path(path).is_file():  # opening would create the database
-        with quiet_nbgrader(), course.gradebook() as gradebook:
-            ids |= {student.id for student in gradebook.students}
-            others += [(student.email or "", student.id) for student in gradebook.students]
+    for one in class_of(course):
+        ids.add(one.student)
+        others += [(one.email, one.student), (one.elsewhere, one.student)]
     for note in sorted((course.private / "collected").glob("*.json")):
         for student, about in json.loads(note.read_text(encoding="utf-8"))["students"].items():
             others.append((about.get("email", ""), student))

@@ -29,6 +29,15 @@ def collect(
             "roster of GitHub Classroom.",
         ),
     ] = None,
+    groups: Annotated[
+        Path | None,
+        typer.Option(
+            "--groups",
+            metavar="FILE",
+            help="Groups as CSV, from Canvas or with the columns student and group. One notebook "
+            "counts for all members.",
+        ),
+    ] = None,
     system: Annotated[
         Literal["canvas", "moodle", "gradescope", "folder"] | None,
         typer.Option("--from", help="Source of the download, if not recognized."),
@@ -52,7 +61,9 @@ def collect(
 
     root = course_root()
     name = find_lesson(assignment_names(root), lesson)
-    code, lines = collect_from(root, name, source, roster=roster, system=system, dry_run=dry_run)
+    code, lines = collect_from(
+        root, name, source, roster=roster, groups=groups, system=system, dry_run=dry_run
+    )
     typer.echo("\n".join(lines))
     raise typer.Exit(code)
 

@@ -18,6 +18,7 @@
          "arrived": "2026-03-04 08:00:00 UTC",        # when it was last uploaded, or ""
          "first": {"DIGEST": "TIME"},                 # when each version first arrived
          "late": false,               # whether Canvas calls it late
+         "group": ["", ""],           # the group, and the member who handed in for it
          "earlier": ["02_masked_softmax/4711/1.ipynb"]}}}   # in .course/collected, oldest first
 """
 
@@ -36,6 +37,7 @@ from typing import Any
 from nbgrader.plugins import FileNameCollectorPlugin
 
 from course_lib.collecting.choose import Lesson, choose
+from course_lib.collecting.groups import Chosen, read_groups, share
 from course_lib.collecting.layouts import (
     NAMES,
     File,
@@ -56,8 +58,7 @@ from course_lib.workspace.files import write_atomically
 
 # The record of a new student.
 _NOTHING: dict[str, Any] = {"email": "", "sha256": "", "attempt": 0, "time": "", "arrived": ""}
-_NOTHING |= {"first": {}, "late": False, "earlier": []}
-Chosen = tuple[HandedIn, File | None, str]  # the student, the file to use, and a note
+_NOTHING |= {"first": {}, "late": False, "group": ["", ""], "earlier": []}
 
 
 def collect(
@@ -66,6 +67,7 @@ def collect(
     source: Path,
     *,
     roster: Path | None = None,
+    groups: Path | None = None,
     system: str | None = None,
     dry_run: bool = False,
 ) -> tuple[int, list[str]]:
@@ -78,6 +80,7 @@ def collect(
         lesson: the lesson's name.
         source: a zip archive or a folder. It is only read.
         roster: a CSV file that lists the class. Moodle's also says who owns each numbered folder.
+        groups: a CSV file with each student's group, if one notebook counts for all members.
         system: "canvas", "moodle", "gradescope" or "folder"; None to recognize it.
         dry_run: write nothing.
 
@@ -101,7 +104,7 @@ def collect(
             extractor.unpack(source, place, is_class=True)
         if problem := extractor.problems.get(place):
             raise UsageError(f"{problem} ({source})")
-        wanted = roster, system, not dry_run
+        wanted = roster, system, groups, not dry_run
         found = find(course, lesson, extracted, extractor.problems, *wanted)
         rows = _submit(course, lesson, *found[:2], dry_run=dry_run)
         if not dry_run:
@@ -132,6 +135,7 @@ def find(
     left_out: Mapping[Path, str],
     roster: Path | None,
     system: str | None,
+    groups: Path | None = None,
     enter: bool = False,
 ) -> tuple[str, list[Chosen], list[str]]:
     """Return the system that made a download, each student's notebook, and stray files.
@@ -162,7 +166,10 @@ def find(
         students += [HandedIn(student) for student in sorted(absent)]
     _warn_of_zeros(students, known)
     about = Lesson.of(course, lesson)
-    return system, [(one, *_chosen(about, one)) for one in students], strays
+    chosen = [(one, *_chosen(about, one)) for one in students]
+    if groups is not None:
+        chosen = share(chosen, read_groups(groups, known, people))
+    return system, chosen, strays
 
 
 def enter_class(root: Path, roster: Path) -> str:
@@ -270,7 +277,8 @@ class _New:
         self.was_on_time = one.late and before["sha256"] == digest and not before["late"]
         self.record = {
             "name": one.name,
-            "entry": file.entry,
+            "entry": file.entry if one.group[1] in ("", one.student) else "",
+            "group": [*one.group],
             "original": file.original,
             "email": one.email or before["email"],
             "sha256": digest,

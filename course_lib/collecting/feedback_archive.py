@@ -85,7 +85,9 @@ def feedback(
             placed.append((student, name))
         elif student in pages:
             page = os.path.relpath(pages[student], course.root)
-            left.append((student, f"not collected from {to}: send {page} yourself"))
+            group, by = collected.get(student, {}).get("group", ("", ""))
+            why = f"{by} gets the page of the group {group}" if by else f"not collected from {to}"
+            left.append((student, f"{why}: send {page} yourself"))
         elif student in handed_in:
             left.append((student, problems.get(student) or f"not graded: course grade {lesson}"))
         else:

@@ -65,6 +65,7 @@ class HandedIn:
     time: datetime | None = None
     late: bool = False  # Canvas says so
     is_stranger: bool = False  # not in the roster
+    group: tuple[str, str] = ("", "")  # and the member who handed in for it
 
 
 def read_download(

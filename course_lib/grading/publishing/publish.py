@@ -70,9 +70,11 @@ class Publisher:
     def write_pages(self, ledger: Ledger) -> None:
         """Make the pages of published work, and of work that a person has changed since."""
         figures = figures_of(self.course.step("source") / self.lesson / f"{self.lesson}.ipynb")
+        groups = self._groups()
         for student, marks in self._marks.items():
             entry = ledger.get(student)
             marks.about["newer"] = entry.state == "outdated"
+            marks.about["group"] = groups.get(student, "")
             shown = digest(json.dumps(marks, sort_keys=True, default=str))
             if entry.state in ("", "blank") or (
                 student not in self._published and (entry.state == "graded" or entry.shown == shown)
@@ -86,6 +88,19 @@ class Publisher:
                 write_atomically(place.with_name(name), text)
             state = "published" if entry.state == "graded" else entry.state
             ledger.put(replace(entry, state=state, notebook="", shown=shown))
+
+    def _groups(self) -> dict[str, str]:
+        """Return a sentence for each student whose notebook counts for a group."""
+        note = self.course.private / "collected" / f"{self.lesson}.json"
+        if not note.is_file():
+            return {}
+        known = json.loads(note.read_text(encoding="utf-8"))["students"]
+        of = {student: about["group"] for student, about in known.items() if about.get("group")}
+        return {
+            student: f"{by} handed this in for the group {group}. It counts for all members."
+            for student, (group, by) in of.items()
+            if group
+        }
 
     def _write_page(self, student: str, page: str) -> Path:
         place = self.course.step("feedback") / student / self.lesson / f"{self.lesson}.html"

@@ -9,6 +9,7 @@ github_id and name (https://docs.github.com/education, "Manage classroom rosters
 
 import contextlib
 import itertools
+import json
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ from course_lib.grading.intake.ordinary_files import one_line
 from course_lib.grading.intake.submissions import NOTEBOOK
 from course_lib.grading.intake.timestamps import parse_time
 from course_lib.workspace.errors import ExportError, UsageError
+from course_lib.workspace.files import write_atomically
 
 _LONGEST = 200  # bytes of an id, which names a folder
 # Each kind of roster: what it is, the headers that identify it, and the columns with student ids,
@@ -69,6 +71,7 @@ class Person(NamedTuple):
     email: str = ""
     note: str = ""  # about two ids of one student
     elsewhere: str = ""  # the id in Canvas, or the name in GitHub
+    section: str = ""
 
 
 def read_roster(path: Path, system: str | None, known: Known) -> tuple[str, list[Person]]:
@@ -110,7 +113,8 @@ def read_roster(path: Path, system: str | None, known: Known) -> tuple[str, list
         ):
             continue  # Canvas's test student
         elsewhere = {"canvas": "ID", "github": "github_username"}.get(kind, "-")
-        person = person._replace(elsewhere="".join(cells(elsewhere)))
+        section = next(iter(cells("Section", "Group", "Groups")), "")
+        person = person._replace(elsewhere="".join(cells(elsewhere)), section=section)
         if kind == system == "canvas":
             person = person._replace(ids=[person.elsewhere])
         elif kind == "moodle":
@@ -217,12 +221,15 @@ def person_of(
     return Person(student, name, keys, None, email, note)
 
 
-def enroll(course: ClassFolder, people: Iterable[Person]) -> tuple[int, int]:
+def enroll(course: ClassFolder, people: Collection[Person]) -> tuple[int, int]:
     """Enter students into nbgrader's gradebook; return how many are new, and how many there are.
 
     What the gradebook knows about a student stays.
     """
-    new = 0
+    new, sections = 0, course.sections()
+    sections |= {one.student: one.section for one in people if one.section}
+    if sections:
+        write_atomically(course.private / "sections.json", json.dumps(sections, indent=1))
     with quiet_nbgrader(), course.gradebook() as gradebook, one_transaction(gradebook):
         known = {one.id: one for one in gradebook.students}
         for one in people:

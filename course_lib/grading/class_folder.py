@@ -22,9 +22,10 @@ from traitlets import TraitError
 from traitlets.config import Config
 
 from course_lib.grading.adapters.nbgrader import Gradebook
-from course_lib.grading.cell_kinds import check_cells, grade_id, is_plain_test
+from course_lib.grading.cell_kinds import ANSWER, check_cells, grade_id, is_plain_test
 from course_lib.grading.gradebook import change_cells, opened
 from course_lib.grading.intake.ordinary_files import IntakeError, read_ordinary
+from course_lib.grading.ledger import digest
 from course_lib.grading.sandbox.confinement import exposed
 from course_lib.workspace.errors import GradingError
 from course_lib.workspace.folder import load_config
@@ -65,6 +66,11 @@ class ClassFolder:
     def step(self, name: str) -> Path:
         """Return the folder of a step: source, release, submitted, autograded or feedback."""
         return self.root / getattr(self._folders, f"{name}_directory")
+
+    def sections(self) -> dict[str, str]:
+        """Return the students' sections, which `--roster` stores."""
+        path = self.private / "sections.json"
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
     @property
     def private(self) -> Path:
@@ -202,13 +208,17 @@ def parse_graded(text: str, *, brief: bool = False) -> NotebookNode | None:
     """Parse the text of a graded notebook; return None if it is damaged.
 
     The course wrote and validated it, so nbformat need not validate it again. If `brief`, keep only
-    nbgrader's cells that are not answers, because each cell takes time.
+    nbgrader's cells that are not answers, because each cell takes time, and digests of the answers.
     """
     try:
         found = json.loads(text)
         if brief:
             marked = [c for c in found["cells"] if "nbgrader" in c["metadata"]]
             found["cells"] = [c for c in marked if not c["metadata"]["nbgrader"].get("solution")]
+            answers = [c for c in marked if c["metadata"]["nbgrader"].get("solution")]
+            texts = {grade_id(c).removesuffix(ANSWER): "".join(c["source"]) for c in answers}
+            digests = {name: digest(" ".join(text.split())) for name, text in texts.items()}
+            found["metadata"].setdefault("course", {})["answer_digests"] = digests
         notebook = nbformat.v4.to_notebook(found)
     except (ValueError, TypeError, AttributeError, LookupError):
         return None

@@ -67,6 +67,7 @@ class GradedSubmission:
     seconds: float = 0.0
     absent: bool = False
     zero: bool = False  # missing work that counts 0
+    answer_digests: Mapping[str, str] = field(default_factory=dict)  # equal for equal answers
 
     @property
     def points(self) -> float | None:

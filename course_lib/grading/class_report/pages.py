@@ -1,8 +1,9 @@
-"""Write the class report as HTML pages without scripts or external resources.
+"""Write the class report as HTML pages without external resources.
 
 report.html has a table of lessons and a table of students by lessons. The page of a lesson shows
-who needs a look, each exercise's outcomes, the most frequent mistakes, scores, the written answers
-that wait to be graded, and the slowest exercises. The templates lay out what is computed here.
+the most frequent mistakes, each exercise's outcomes, scores, who needs a look, the written answers
+that wait to be graded, and equal answers. The templates lay out what is computed here. A script
+sorts and filters the students, and the page's policy allows no other one.
 """
 
 import base64
@@ -41,7 +42,15 @@ def write_report(root: Path, lesson: str | None = None, late: Mapping[str, str] 
     course = ClassFolder(root)
     with quiet_nbgrader():
         with course.gradebook() as gradebook:
-            everyone = sorted(student.id for student in gradebook.students)
+            sections = course.sections()
+            people = {
+                one.id: (
+                    " ".join(filter(None, [one.first_name, one.last_name])),
+                    sections.get(one.id, ""),
+                )
+                for one in gradebook.students
+            }
+            everyone = sorted(people)
             names = sorted(assignment.name for assignment in gradebook.assignments)
         read = (read_lesson(course, name) for name in ([lesson] if lesson else names))
         summaries = [replace(s, late=late.get(s.lesson, "")) for s in read if s.students]
@@ -56,26 +65,37 @@ def write_report(root: Path, lesson: str | None = None, late: Mapping[str, str] 
     folder, index = course.root / "report", course.root / "report.html"
     folder.mkdir(exist_ok=True)
     for summary in summaries:
-        text = lesson_page(summary, links, everyone, index=not lesson or index.is_file())
+        has_index = not lesson or index.is_file()
+        text = lesson_page(summary, links, everyone, people, index=has_index)
         write_atomically(folder / f"{summary.lesson}.html", text)
     if lesson:
         return folder / f"{lesson}.html"
-    write_atomically(index, index_page(summaries, links, everyone))
+    write_atomically(index, index_page(summaries, links, everyone, people))
     return index
 
 
-def index_page(summaries: Sequence[GradedLesson], links: Links, everyone: Sequence[str]) -> str:
-    """Return the page over several lessons."""
-    values = {"summaries": summaries, "links": links, "everyone": everyone}
+def index_page(
+    summaries: Sequence[GradedLesson],
+    links: Links,
+    everyone: Sequence[str],
+    people: Mapping[str, tuple[str, str]] = {},
+) -> str:
+    """Return the page over several lessons. `people` has the name and section of students."""
+    values = {"summaries": summaries, "links": links, "everyone": everyone, "people": people}
     return template("report.html.j2").render(values)
 
 
 def lesson_page(
-    summary: GradedLesson, links: Links, everyone: Sequence[str] = (), *, index: bool = True
+    summary: GradedLesson,
+    links: Links,
+    everyone: Sequence[str] = (),
+    people: Mapping[str, tuple[str, str]] = {},
+    *,
+    index: bool = True,
 ) -> str:
     """Return the page of a lesson, with a link to the page over all lessons if `index`."""
-    values = {"summary": summary, "links": links, "everyone": everyone, "index": index}
-    return template("lesson.html.j2").render(values)
+    values = {"summary": summary, "links": links, "everyone": everyone, "people": people}
+    return template("lesson.html.j2").render(values, index=index)
 
 
 @functools.cache
@@ -91,7 +111,8 @@ def template(name: str) -> Template:
     environment.filters["inline"] = lambda text: Markup(inline(text))
     environment.filters["breakable"] = lambda name: _BREAK.sub("\u200b", name)
     environment.filters |= {"url": quote, "titled": titled, "script_hash": _script_hash}
-    known = (exercises, facts, histogram, mistakes, needs_a_look, of_everyone, outcome_of)
+    known = (equal_answers, exercises, facts, histogram, mistakes, needs_a_look, of_everyone)
+    environment.globals |= {one.__name__: one for one in (outcome_of, states_of, total)}
     environment.globals |= {one.__name__: one for one in (*known, share, written)}
     environment.globals |= {"outcomes": OUTCOMES, "stopped": STOPPED}
     return environment.get_template(name)
@@ -135,6 +156,39 @@ def share(student: GradedSubmission, summary: GradedLesson) -> float | None:
     if not is_whole or student.points is None or not summary.max_points:
         return None
     return student.points / summary.max_points
+
+
+def states_of(student: GradedSubmission, summary: GradedLesson) -> list[str]:
+    """Return the states of a student's lesson by which the tables show and filter it."""
+    part = share(student, summary)
+    states = ["missing"] if student.absent else ["not_graded"] if part is None else []
+    states += [] if part is None or part >= 0.5 else ["low" if part else "zero"]
+    is_late = student.late_seconds > 0
+    return [*states, *(["waiting"] if student.waiting else []), *(["late"] if is_late else [])]
+
+
+def total(student: str, summaries: Sequence[GradedLesson]) -> float | None:
+    """Return the share of a student's points in all lessons that are graded."""
+    found = [(summary.of(student), summary) for summary in summaries]
+    found = [(one.points or 0.0, s.max_points) for one, s in found if share(one, s) is not None]
+    return sum(got for got, _ in found) / sum(most for _, most in found) if found else None
+
+
+def equal_answers(summary: GradedLesson) -> list[tuple[str, int, list[list[str]]]]:
+    """Return exercises, the number of students with an equal answer, and the equal wrong ones."""
+    found: dict[str, dict[tuple[str, bool], list[str]]] = defaultdict(lambda: defaultdict(list))
+    for student in summary.students:
+        for row in student.rows:
+            text = student.answer_digests.get(row.exercise)
+            if text and row.outcome != "not_attempted":
+                found[row.exercise][text, row.outcome == "correct"].append(student.student)
+    rows = []
+    for name in summary.exercises:
+        equal = {about: who for about, who in found[name].items() if len(who) > 1}
+        wrong = [who for (_, is_correct), who in equal.items() if not is_correct]
+        if equal:
+            rows.append((name, sum(map(len, equal.values())), sorted(wrong, key=len, reverse=True)))
+    return rows
 
 
 def exercises(summary: GradedLesson) -> Iterator[tuple[str, Counter[str], float | None]]:

@@ -92,15 +92,10 @@ class Publisher:
     def _groups(self) -> dict[str, str]:
         """Return a sentence for each student whose notebook counts for a group."""
         note = self.course.private / "collected" / f"{self.lesson}.json"
-        if not note.is_file():
-            return {}
-        known = json.loads(note.read_text(encoding="utf-8"))["students"]
-        of = {student: about["group"] for student, about in known.items() if about.get("group")}
-        return {
-            student: f"{by} handed this in for the group {group}. It counts for all members."
-            for student, (group, by) in of.items()
-            if group
-        }
+        known = json.loads(note.read_text("utf-8"))["students"] if note.is_file() else {}
+        of = {student: about.get("group", ("", "")) for student, about in known.items()}
+        said = "{1} handed this in for the group {0}. It counts for all members."
+        return {student: said.format(*group) for student, group in of.items() if group[0]}
 
     def _write_page(self, student: str, page: str) -> Path:
         place = self.course.step("feedback") / student / self.lesson / f"{self.lesson}.html"

@@ -1,4 +1,4 @@
-"""The verbs of `course` for a class: demo, grade, report, export."""
+"""The verbs of `course` for a class: demo, grade, rerun, report, export."""
 
 import json
 from pathlib import Path
@@ -134,6 +134,40 @@ def grade(
             if summary.lesson in late:
                 typer.echo(late[summary.lesson])
     raise typer.Exit(max(summary.exit_code for summary in summaries))
+
+
+@verbs.command()
+def rerun(
+    lesson: Annotated[str, typer.Argument(help="A lesson by name or number.")],
+    whose: Annotated[
+        str, typer.Argument(metavar="STUDENT|NOTEBOOK", help="Whose work, or a notebook to run.")
+    ],
+    sandbox: Annotated[
+        Sandbox, typer.Option(help="`course doctor` shows what this machine supports.")
+    ] = "strict",
+    trusted: Annotated[
+        bool, typer.Option("--trusted", help="You trust the student; needed for off.")
+    ] = False,
+) -> None:
+    """Run a student's notebook as the grader does, and show each cell's output.
+
+    The command ends with the versions in use and what differs from a kernel at home. It stores
+    nothing.
+
+    Example: course rerun 02 ada
+    """
+    with working():
+        from course_lib.collecting.rerun import rerun as run_again
+        from course_lib.grading.jobs import Settings
+
+    root = course_root()
+    if sandbox != "strict" and not trusted:
+        raise UsageError(_UNTRUSTED.format(sandbox))
+    name = find_lesson(assignment_names(root), lesson)
+    settings = Settings("serial", sandbox, force=True)
+    code, lines = run_again(root, name, whose, settings)
+    typer.echo("\n".join(lines))
+    raise typer.Exit(code)
 
 
 @verbs.command()

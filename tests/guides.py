@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PROGRAMS = (
-    "basedpyright|conda|coverage|cp|course|dask|git|jupyter|lint-imports|nbgrader|pg_dump|pip"
+    "basedpyright|conda|copydetect|coverage|cp|course|dask|git|jupyter|lint-imports|nbgrader|pg_dump|pip"
     "|pyproject2conda|pytest|python|ruff|srun"
 )
 TYPED = re.compile(rf"^```sh\n(.*?)^```$|`((?:{PROGRAMS}) [^`\n]+|lint-imports)`", re.M | re.S)
@@ -32,8 +32,9 @@ def commands_in(text):
 
 # Beginnings of commands that are not run, and why; `course` stands for `python -m course_lib`, too.
 NOT_RUN = {
-    "cp .course/collected": "tests/test_collect_choice.py runs it after a late upload",
-    "rm submitted": "likewise",
+    "course bundle 12": "there is no such lesson",
+    "git pull": "the copy of the course has no history",
+    "copydetect": "it is no requirement of the course",
     "course demo": "tests/test_demo.py grades the sample class",
     ". .venv/bin/activate": "the tests run in their environment",
     "course test": "it runs the tests, this one among them",

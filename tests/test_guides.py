@@ -36,6 +36,7 @@ PAGES = {  # page -> folder of its commands; the first page creates what the oth
     "docs/export.md": CLASS,
     "docs/grading.md": CLASS,
     "docs/scale.md": CLASS,
+    "docs/bundle.md": CLASS,
     "CONTRIBUTING.md": CLONE,
     "docs/testing.md": CLONE,
 }
@@ -176,6 +177,10 @@ def prepare(shell: Shell, command: str) -> str:
             table = DictWriter(file, rows[0])
             table.writeheader()
             table.writerows(rows)
+    if "--groups groups.csv" in command:
+        (folder / "groups.csv").write_text("student,group\nada,1\nbob,2\n")
+    if "--roster FILE" in command:
+        command = command.replace("FILE", "class.csv")
     if "class.csv" in command:
         (folder / "class.csv").write_text(PEOPLE)
     if "LESSON.ipynb" in command:
@@ -224,7 +229,8 @@ def test_every_command_of_a_page_works_as_typed(shell, page):
     assert commands
     for command in commands:
         if not reason_for(command):
-            shell.type(prepare(shell, command), page)
+            missing = command.startswith("course collect")
+            shell.type(prepare(shell, command), page, code=3 if missing else 0)
 
 
 def section(shell: Shell, title: str) -> list[tuple[str, str]]:
@@ -292,6 +298,14 @@ def test_an_added_exercise_is_worth_nothing_to_those_who_handed_in_before(shell)
 
 def test_a_dropped_exercise_leaves_every_total(shell):
     section(shell, "A dropped exercise")
+    assert shell.total("ada") == (14, 15)
+
+
+def test_an_update_keeps_what_the_class_changed(shell):
+    before = (shell.base / CLASS / "course.toml").read_text(encoding="utf-8")
+    said = dict(section(shell, "An update of the course"))
+    assert "left alone" in said["course init ."]
+    assert (shell.base / CLASS / "course.toml").read_text(encoding="utf-8") == before
     assert shell.total("ada") == (14, 15)
 
 

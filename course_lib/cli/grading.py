@@ -100,7 +100,7 @@ def grade(
         need("scale", "grade --executor dask")
     settings = Settings(executor, sandbox, workers, force=force)
     if attempt is not None:
-        if len(chosen) != 1 or len(student or ()) != 1:
+        if len(chosen) != 1 or student is None or len(student) != 1:
             raise UsageError("--attempt needs one LESSON and one --student")
         with working():
             from course_lib.collecting.attempt import use_attempt

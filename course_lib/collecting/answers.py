@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import nbformat
 from markupsafe import Markup
@@ -237,18 +237,16 @@ def _answers(course: ClassFolder, lesson: str) -> Iterator[tuple[Gradebook, list
 
 def _comments(gradebook: Gradebook, lesson: str) -> dict[tuple[str, str], str]:
     """Return the comments that a person wrote, by student and question."""
-    wanted = api.SubmittedAssignment.student_id, api.BaseCell.name, api.Comment.manual_comment
+    work, notebook, comment = api.SubmittedAssignment, api.SubmittedNotebook, api.Comment
+    manual: Any = comment.manual_comment
     found = (
-        select(*wanted)
-        .select_from(api.Comment)
-        .join(api.BaseCell, api.BaseCell.id == api.Comment.cell_id)
-        .join(api.SubmittedNotebook, api.SubmittedNotebook.id == api.Comment.notebook_id)
-        .join(
-            api.SubmittedAssignment,
-            api.SubmittedAssignment.id == api.SubmittedNotebook.assignment_id,
-        )
-        .join(api.Assignment, api.Assignment.id == api.SubmittedAssignment.assignment_id)
-        .filter(api.Assignment.name == lesson, api.Comment.manual_comment.is_not(None))
+        select(work.student_id, api.BaseCell.name, manual)
+        .select_from(comment)
+        .join(api.BaseCell, api.BaseCell.id == comment.cell_id)
+        .join(notebook, notebook.id == comment.notebook_id)
+        .join(work, work.id == notebook.assignment_id)
+        .join(api.Assignment, api.Assignment.id == work.assignment_id)
+        .filter(api.Assignment.name == lesson, manual.is_not(None))
     )
     return {(student, name): said for student, name, said in gradebook.db.execute(found)}
 

@@ -152,6 +152,8 @@ for line in json.loads(sys.argv[1]):
 print(json.dumps(found))
 """
 ARGUMENTS = {
+    "answers": "02",
+    "rerun": "02 ada",
     "collect": "02 download.zip",
     "extend": "02 ada --to 2030-01-01",
     "feedback": "02",

@@ -237,16 +237,17 @@ def _answers(course: ClassFolder, lesson: str) -> Iterator[tuple[Gradebook, list
 
 def _comments(gradebook: Gradebook, lesson: str) -> dict[tuple[str, str], str]:
     """Return the comments that a person wrote, by student and question."""
-    work, notebook, comment = api.SubmittedAssignment, api.SubmittedNotebook, api.Comment
-    manual: Any = comment.manual_comment
+    tables: tuple[Any, ...] = api.Assignment, api.SubmittedAssignment, api.SubmittedNotebook
+    lessons, work, notebook = tables
+    comment: Any = api.Comment
     found = (
-        select(work.student_id, api.BaseCell.name, manual)
+        select(work.student_id, api.BaseCell.name, comment.manual_comment)
         .select_from(comment)
         .join(api.BaseCell, api.BaseCell.id == comment.cell_id)
         .join(notebook, notebook.id == comment.notebook_id)
         .join(work, work.id == notebook.assignment_id)
-        .join(api.Assignment, api.Assignment.id == work.assignment_id)
-        .filter(api.Assignment.name == lesson, manual.is_not(None))
+        .join(lessons, lessons.id == work.assignment_id)
+        .filter(lessons.name == lesson, comment.manual_comment.is_not(None))
     )
     return {(student, name): said for student, name, said in gradebook.db.execute(found)}
 

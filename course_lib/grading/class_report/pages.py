@@ -6,14 +6,14 @@ that wait to be graded, and equal answers. The templates lay out what is compute
 sorts and filters the students, and the page's policy allows no other one.
 """
 
-import base64
 import functools
-import hashlib
 import math
 import re
+from base64 import b64encode
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from statistics import mean, median
 from urllib.parse import quote
@@ -42,15 +42,10 @@ def write_report(root: Path, lesson: str | None = None, late: Mapping[str, str] 
     course = ClassFolder(root)
     with quiet_nbgrader():
         with course.gradebook() as gradebook:
-            sections = course.sections()
-            people = {
-                one.id: (
-                    " ".join(filter(None, [one.first_name, one.last_name])),
-                    sections.get(one.id, ""),
-                )
-                for one in gradebook.students
-            }
-            everyone = sorted(people)
+            students, sections = gradebook.students, course.sections()
+            called = {s.id: f"{s.first_name or ''} {s.last_name or ''}".strip() for s in students}
+            people = {one: (called[one], sections.get(one, "")) for one in sorted(called)}
+            everyone = [*people]
             names = sorted(assignment.name for assignment in gradebook.assignments)
         read = (read_lesson(course, name) for name in ([lesson] if lesson else names))
         summaries = [replace(s, late=late.get(s.lesson, "")) for s in read if s.students]
@@ -110,17 +105,13 @@ def template(name: str) -> Template:
     )
     environment.filters["inline"] = lambda text: Markup(inline(text))
     environment.filters["breakable"] = lambda name: _BREAK.sub("\u200b", name)
-    environment.filters |= {"url": quote, "titled": titled, "script_hash": _script_hash}
+    environment.filters |= {"url": quote, "titled": titled}
+    environment.filters["script_hash"] = lambda js: b64encode(sha256(js.encode()).digest()).decode()
     known = (equal_answers, exercises, facts, histogram, mistakes, needs_a_look, of_everyone)
     environment.globals |= {one.__name__: one for one in (outcome_of, states_of, total)}
     environment.globals |= {one.__name__: one for one in (*known, share, written)}
     environment.globals |= {"outcomes": OUTCOMES, "stopped": STOPPED}
     return environment.get_template(name)
-
-
-def _script_hash(script: str) -> str:
-    """Return a script's hash, by which a page's policy allows this script and no other."""
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
 def titled(lesson: str) -> str:

@@ -114,8 +114,11 @@ def is_answer(exercise: Any, thing: Any) -> bool:
 def main(modules: list[str], names: list[str]) -> dict[str, list[str]]:
     """Return all answers in the modules, by exercise."""
     held = _held_by(modules)
+    from course_lib.checks.observe import error_messages
     from course_lib.exercises import find
 
+    # Most calls fail. To look for the name that was meant takes long, and it decides nothing.
+    error_messages._closest = lambda name, names: ""
     exercises = [find(name) for name in names]
     sys.addaudithook(_refuse)
     answers = {

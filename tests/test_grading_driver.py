@@ -19,11 +19,13 @@ from grading_course import (
     RIGHT,
     UPPER,
     cell_of,
+    graded_cell,
     hand_in,
     honest,
     make_class,
     make_course,
     nbgrader,
+    nbgrader_cell,
     release,
     scores,
     solution_notebook,
@@ -58,6 +60,25 @@ warnings.warn("careful")
 GOES_ON = """from course_lib import carry_on
 causal_mask = carry_on("causal_mask")
 causal_mask.__module__"""
+
+
+def test_an_exercise_that_was_removed_from_its_lesson_is_still_graded(tmp_path):
+    head = "def most_attended(attention_weights):\n    "
+    lesson = solution_notebook()
+    lesson.cells += [
+        nbgrader_cell(
+            f"{head}### BEGIN SOLUTION\n    ### END SOLUTION", "most_attended-answer", solution=True
+        ),
+        graded_cell('check("most_attended")', "most_attended"),
+        new_code_cell('from course_lib import carry_on\ncarry_on("most_attended")'),
+    ]
+    root = make_course(tmp_path, lesson)
+    for axis, student in {-1: "right", -2: "wrong"}.items():
+        answer = f"{head}return attention_weights.argmax(dim={axis})"
+        hand_in(root, student, honest(root, most_attended=answer))
+    assert grade(root, LESSON, settings=QUICK).exit_code == 0
+    points = scores(root)
+    assert points["right", "most_attended"] == 2 > points["wrong", "most_attended"]
 
 
 @pytest.fixture(scope="module")

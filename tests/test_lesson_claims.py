@@ -1,5 +1,7 @@
 """What lessons say about models that their own cells do not assert."""
 
+import ast
+import functools
 import inspect
 import math
 from pathlib import Path
@@ -14,10 +16,20 @@ from course_lib.attention import positional_encoding
 from course_lib.authoring.assemble import assemble
 from course_lib.authoring.lesson_tree import LessonTree
 from course_lib.authoring.train_models import store_translator
-from course_lib.models.numerals import Numerals
-from course_lib.models.trained import trained_translator
-from course_lib.models.translator import Translator
-from course_lib.models.whole_game import translate
+from course_lib.models.language_model import repeated_tokens
+from course_lib.models.numerals import Numerals, english
+from course_lib.models.stories import stories
+from course_lib.models.trained import WRITER, trained_translator, weights
+from course_lib.models.training import train
+from course_lib.models.translator import RecurrentTranslator, Translator
+from course_lib.models.whole_game import (
+    Reader,
+    Writer,
+    train_translator,
+    translate,
+    translate_batch,
+    use_attend,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -35,6 +47,36 @@ def test_the_graded_numerals_of_lesson_00_look_where_its_answer_says():
         for part, row in zip(parts.values(), weights, strict=True):
             start = text.rindex(part)
             assert start <= row.argmax() < start + len(part)
+
+
+def test_attend_translates_like_torchs_attention_in_a_padded_batch():
+    numerals = Numerals()
+    model = trained_translator(numerals)
+    expected = translate_batch(model, numerals, [7, 43, 1999]), model.maps
+    use_attend(model, attention.attend)
+    assert translate_batch(model, numerals, [7, 43, 1999]) == expected[0]
+    torch.testing.assert_close(model.maps, expected[1])
+
+
+def test_a_student_of_lesson_00_reaches_the_first_check_within_20_cells():
+    book, _ = assemble(LessonTree.at(ROOT), "00_whole_game")
+    ids = [cell.id for cell in book.cells]
+    assert ids.index("attend-check") < 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+def test_lesson_00s_recurrent_translator_is_far_behind_after_300_steps(seed):
+    numerals, correct = Numerals(), []
+    torch.manual_seed(seed)
+    positions = nn.Parameter(0.1 * torch.randn(64, 64))
+    with_attention = Translator(numerals, Reader(), Writer(), positions)
+    for model in (with_attention, RecurrentTranslator(numerals)):
+        train_translator(model, numerals, 300)
+        translations = translate_batch(model, numerals, numerals.unseen[:200])
+        wanted = map(english, numerals.unseen[:200])
+        correct.append(sum(map(str.__eq__, translations, wanted)))
+    assert correct[0] > 160 and correct[1] < 40
 
 
 @pytest.mark.parametrize("need_weights", [True, False])
@@ -76,6 +118,50 @@ def test_without_residuals_all_positions_of_a_numeral_are_equal_after_three_bloc
 def test_lesson_00s_translator_trains_as_long_as_lesson_09_says():
     num_steps = inspect.signature(store_translator).parameters["num_steps"].default
     assert (num_steps, num_steps * 3 // 8) == (800, 300)
+
+
+@functools.cache
+def lesson_10() -> dict:
+    """Return the functions of the cell in which lesson 10 trains models on repeated letters."""
+    book, _ = assemble(LessonTree.at(ROOT), "10_language_model")
+    (cell,) = (cell.source for cell in book.cells if "def grow(" in cell.source)
+    functions = [part for part in ast.parse(cell).body if isinstance(part, ast.FunctionDef)]
+    names = vars(attention) | {"torch": torch, "train": train, "device": "cpu"}
+    names["repeated_tokens"] = repeated_tokens
+    exec(ast.unparse(ast.Module(functions, [])), names)
+    return names
+
+
+def puzzle() -> torch.Tensor:
+    generator = torch.Generator().manual_seed(99)
+    return next(repeated_tokens(26, generator, shortest=12, longest=12))
+
+
+def test_the_letters_not_yet_repeated_cost_what_lesson_10_says():
+    letters = F.one_hot(puzzle()[:, :12], 26)
+    left = letters.sum(dim=1, keepdim=True) - letters.cumsum(dim=1)  # (64, 12, 26)
+    logits = torch.cat([torch.zeros(64, 12, 26), 100.0 * left], dim=1)
+    loss = lesson_10()["second_half"](logits, puzzle()).item()
+    assert abs(loss - math.lgamma(12) / 11) < 1e-4 and f"{loss:.2f}" == "1.59"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_one_layer_does_not_learn_the_look_up_of_lesson_10(seed):
+    model, _ = lesson_10()["grow"](seed, num_layers=1)
+    with torch.no_grad():
+        loss = lesson_10()["second_half"](model(puzzle()), puzzle()).item()
+    maps = model.blocks[0].attention.attention_weights.mean(dim=0)
+    assert 1.59 < loss < 2.6 and attention.induction_score(maps).max() < 0.25
+
+
+def test_lesson_10s_new_stories_and_most_of_their_names_are_new():
+    old, new = stories(6000, seed=0), stories(64, seed=1)
+    names = {name for story in old for name in story.names}
+    asked = [name for story in new for name in story.names]
+    assert len(asked) == 128 and sum(name not in names for name in asked) == 117
+    assert not {story.text[:192] for story in new} & {story.text[:192] for story in old}
+    assert round(sum(array.size for array in weights(WRITER).values()), -5) == 600_000
 
 
 @pytest.mark.parametrize("number", range(12))

@@ -12,6 +12,7 @@ import torch
 
 from course_lib.attention import GroupedQueryAttention, KVCache, MultiHeadAttention
 from course_lib.attention import next_token_logits as solution
+from course_lib.benchmarks import models as models_bench
 from course_lib.grading.guest_package import stage_package
 from course_lib.models import downloads
 from course_lib.models.pretrained import SmolLM2, Tokenizer, minilm, smollm2
@@ -38,9 +39,7 @@ def writer():
 @pytest.fixture(scope="module")
 def published(writer):
     """Return the model of `transformers` with the same file's weights."""
-    from course_lib.benchmarks import models
-
-    return models.published()
+    return models_bench.published()
 
 
 # --- all-MiniLM-L6-v2 -----------------------------------------------------------------
@@ -110,6 +109,14 @@ def test_the_text_is_that_of_transformers(writer, published):
     assert written == writer.tokenizer.decode(theirs.tolist())
     assert written.startswith(" Paris")
     assert "".join(writer.write(prompt, 3)) == "".join(writer.write(prompt, 3, cache=KVCache))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a program's peak memory")
+@pytest.mark.parametrize("length", models_bench.PROMPTS)
+def test_the_model_is_loaded_and_reads_a_prompt_in_1200_megabytes(length):
+    needs(downloads.SMOLLM2)
+    assert models_bench.peak_of(length) < 1_200_000_000
 
 
 TEXTS = r"""
@@ -208,6 +215,12 @@ def test_the_readers_parts_carry_a_small_model():
     written = list(model.write("abba", 4, cache=KVCache))
     assert calls == [(1, 3)] + [(1, 1)] * (len(calls) - 1) and 1 <= len(written) <= 4
     assert list(model.write("abba", 4)) == written
+    calls.clear()
+    text = torch.randint(17, 20, (2, 200), generator=generator)
+    part_by_part = model.next_logits(text, [KVCache() for _ in model.blocks])
+    assert sum(n for _, n in calls) == 200 and max(n for _, n in calls) <= 64
+    torch.testing.assert_close(part_by_part, model(text)[:, -1])
+    torch.testing.assert_close(part_by_part, model.next_logits(text))
 
 
 def test_lessons_can_import_the_models_in_the_sandbox(tmp_path):

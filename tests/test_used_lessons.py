@@ -101,13 +101,13 @@ def test_the_site(course, tmp_path):
 
 
 def test_another_lesson_and_all_lessons_are_built(course, clone):
-    course("build", "00_whole_game")
+    course("build", "07_bug_hunt")
     said = course("build")
     assert named(said) == USED.keys()
     assert "10_language_model: " in said
-    for name in USED:
+    for slug in (ANSWERED, RUN, BOTH):
         done = subprocess.run(
-            [sys.executable, "-m", "course_lib.cli", "build", name.split("/")[1]],
+            [sys.executable, "-m", "course_lib.cli", "build", slug],
             cwd=clone,
             capture_output=True,
             text=True,

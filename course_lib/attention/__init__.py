@@ -88,4 +88,4 @@ from course_lib.attention._translator import (
     pad_batch,
     shift_right,
 )
-from course_lib.attention._whole_game import most_attended
+from course_lib.attention._whole_game import attend, most_attended

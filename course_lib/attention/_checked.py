@@ -77,14 +77,17 @@ _MOST_FORMS = 1000  # a language model makes a new one with each token
 
 def _form(args: tuple, kwargs: dict) -> tuple | None:
     """Return what the checks read of the arguments, or None if they read an array's numbers."""
-    form = []
-    for name, value in (*enumerate(args), *kwargs.items()):
-        if isinstance(value, Tensor) and (value.is_floating_point() or value.dtype == torch.bool):
-            form.append((name, type(value), value.shape, value.dtype))
-        elif hasattr(value, "dtype"):
-            return None  # lengths, whose range is checked
+    form: list[typing.Any] = [len(args), *kwargs]
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, Tensor):
+            dtype = value.dtype
+            if not (dtype.is_floating_point or dtype is torch.bool):
+                return None  # lengths, whose range is checked
+            form += (type(value), value.shape, dtype)
+        elif isinstance(value, np.ndarray):
+            return None
         else:
-            form.append((name, type(value), getattr(value, "num_heads", None)))
+            form += (type(value), getattr(value, "num_heads", None))
     return tuple(form)
 
 

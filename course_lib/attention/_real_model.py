@@ -43,7 +43,7 @@ def rotary_embedding(
         raise ValueError(f"`x` must have an even number of features; got {d}.")
     in_double = {"dtype": torch.float64, "device": x.device}
     positions = torch.arange(offset, offset + num_positions, **in_double)
-    rates = base ** (torch.arange(0, d, 2, **in_double) / -d)  # (d / 2)
+    rates = torch.logspace(0, 2 / d - 1, d // 2, base, **in_double)  # 1, base^(-2 / d), ...
     angles = positions[:, None] * rates  # (num_positions, d / 2)
     cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
     first, second = x[..., 0::2], x[..., 1::2]
@@ -83,17 +83,16 @@ def grouped_query_attention(
 
     Source: Ainslie et al. 2023, https://arxiv.org/abs/2305.13245
     """
-    num_heads, num_groups = queries.shape[1], keys.shape[1]
+    batch, num_heads, n, d = queries.shape
+    num_groups, m, v = *keys.shape[1:3], values.shape[-1]
     if num_heads % num_groups != 0:
         raise ValueError(f"`num_groups` must divide num_heads = {num_heads}; got {num_groups}.")
-    heads, n = num_heads // num_groups, queries.shape[2]
     # The queries of all heads of a group form one matrix, so keys and values are not repeated.
-    queries = queries.unflatten(1, (num_groups, heads)).flatten(2, 3)  # (B, g, heads * n, d)
-    scores = queries @ keys.mT / math.sqrt(queries.shape[-1])
-    scores = scores.unflatten(2, (heads, n)).flatten(1, 2)  # (batch, num_heads, n, m)
-    weights = masked_softmax(scores, valid_lens, mask)
-    outputs = weights.unflatten(1, (num_groups, heads)).flatten(2, 3) @ values
-    return outputs.unflatten(2, (heads, n)).flatten(1, 2), weights
+    rows = num_heads // num_groups * n
+    scores = queries.reshape(batch, num_groups, rows, d) @ keys.mT / math.sqrt(d)
+    weights = masked_softmax(scores.reshape(batch, num_heads, n, m), valid_lens, mask)
+    outputs = weights.reshape(batch, num_groups, rows, m) @ values
+    return outputs.reshape(batch, num_heads, n, v), weights
 
 
 class KVCache:
@@ -190,12 +189,12 @@ class GroupedQueryAttention(nn.Module):
         Returns:
             One output vector for each position of `x`.
         """
-        queries = split_heads(self.W_q(x), self.num_heads)  # (batch, num_heads, n, d)
-        keys = split_heads(self.W_k(x), self.num_groups)  # (batch, num_groups, n, d)
-        values = split_heads(self.W_v(x), self.num_groups)
+        counts = [self.num_heads, self.num_groups]
+        both = split_heads(torch.cat([self.W_q(x), self.W_k(x)], dim=-1), sum(counts))
         offset = 0 if cache is None else len(cache)
-        both = rotary_embedding(torch.cat([queries, keys], dim=1), offset, self.base)
-        queries, keys = both.split([self.num_heads, self.num_groups], dim=1)
+        # (batch, num_heads, n, d) and (batch, num_groups, n, d)
+        queries, keys = rotary_embedding(both, offset, self.base).split(counts, dim=1)
+        values = split_heads(self.W_v(x), self.num_groups)
         if cache is not None:
             keys, values = cache.append(keys, values)  # (batch, num_groups, m, d)
         mask = None  # the newest position may attend to all

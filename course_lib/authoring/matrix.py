@@ -12,7 +12,7 @@ from course_lib.authoring.in_float32 import in_float32
 from course_lib.authoring.variants import Variant, variants
 from course_lib.checks.judge.verdict import NOT_WORDED, judge_answer, judge_observed
 from course_lib.checks.observe.call import observe_all
-from course_lib.exercises import exercises, find, lessons
+from course_lib.exercises import find, lessons
 from course_lib.workspace.steps import Step
 
 
@@ -68,7 +68,7 @@ class Matrix:
         wrong = [row for row in self.rows if not row.is_right]
         named = [row for row in wrong if row.expected is not None]
         names = {row.exercise for row in self.rows}
-        known = {(name, mistake.id) for name in names for mistake in exercises()[name].mistakes}
+        known = {(name, mistake.id) for name in names for mistake in find(name).mistakes}
         numbers = sorted(number for row in wrong for number in row.numbers) or [0]
         return {
             "right": len(right),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from course_lib.exercises import exercises
+from course_lib.exercises import find
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def faulty_answers(root: Path, exercise: str) -> list[Callable]:
 
 
 def _marked(root: Path, exercise: str, mark: str) -> Iterator[tuple[str, Any]]:
-    folder = root / "tests" / "variants" / exercises()[exercise].lesson.split("_", 1)[1]
+    folder = root / "tests" / "variants" / find(exercise).lesson.split("_", 1)[1]
     path = folder / f"{exercise}.py"
     if not path.exists():
         return

@@ -1,10 +1,10 @@
 """`course bench models`: compare SmolLM2 on the course's attention with `transformers`.
 
 Both run the same published weights in float32, with a cache, in the same process. Their steps
-alternate, so other work on the machine slows both down.
+alternate, so other work on the machine slows both down. The course's model runs in inference mode,
+as in `SmolLM2.write`, and that of `transformers` in `torch.no_grad`, as in its `generate`.
 """
 
-import json
 import subprocess
 import sys
 import time
@@ -28,8 +28,8 @@ from course_lib.attention import KVCache
 from course_lib.benchmarks import peak_memory
 from course_lib.models.pretrained import smollm2
 model = smollm2()
-with torch.no_grad():
-    model(torch.arange(100, 100 + int(sys.argv[1]))[None], [KVCache() for _ in model.blocks])
+prompt = torch.arange(100, 100 + int(sys.argv[1]))[None]
+model.next_logits(prompt, [KVCache() for _ in model.blocks])
 print(peak_memory())
 """
 
@@ -59,11 +59,14 @@ def measure(*, tell: Callable[[str], None] = lambda line: None) -> dict[str, Any
     if sys.platform == "linux":
         tell("measuring memory in a process of its own")
         for length in PROMPTS:
-            command = [sys.executable, "-c", _PEAK, str(length)]
-            done = subprocess.run(command, check=True, capture_output=True, text=True)
-            peak = round(json.loads(done.stdout) / 1e9, 2)  # loading included
-            measured[f"prompt_of_{length}"]["peak_memory_gb"] = peak
+            measured[f"prompt_of_{length}"]["peak_memory_gb"] = round(peak_of(length) / 1e9, 2)
     return measured
+
+
+def peak_of(length: int) -> int:
+    """Return the bytes that loading the model and reading `length` tokens take. Linux only."""
+    command = [sys.executable, "-c", _PEAK, str(length)]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
 def published() -> Any:
@@ -90,7 +93,7 @@ def _writing(ours: SmolLM2, theirs: Any, length: int) -> dict[str, Any]:
         caches, cache = [KVCache() for _ in ours.blocks], DynamicCache(config=theirs.config)
 
         def course(tokens: Tensor, caches=caches) -> Tensor:
-            return ours(tokens, caches)[:, -1]
+            return ours.next_logits(tokens, caches)
 
         def other(tokens: Tensor, cache=cache) -> Tensor:
             return theirs(tokens, past_key_values=cache, logits_to_keep=1).logits[:, -1]

@@ -4,10 +4,13 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import IO
 
 STYLE = {  # the commands of .pre-commit-config.yaml, and how to fix their findings
     "ruff check .": "fix with: ruff check --fix .",
@@ -43,28 +46,34 @@ def run(root: Path, pytest_args: Sequence[str] = (), *, everything: bool = False
     # Slow tests often wait for other processes, so three workers keep two cores busy.
     tests = [*WORKERS, "3", "tests"] if everything else [*WORKERS, "2", "tests", *quick]
     numeric = sorted(map(str, root.glob("tests/test_attention_*.py")))
-    # The last two lessons and the first one train models. If they ran last, one worker would idle.
     notebooks = sorted(map(str, root.glob("solutions/*/*.ipynb")))
-    notebooks = [*notebooks[-2:], *notebooks[:-2]]
     parts = {
         "style": lambda: _style(root),
-        "tests": lambda: _pytest(root, tests),
+        "tests": lambda: _pytest(root, "tests", tests),
         "drift": lambda: (0, 1) if _run(root, DRIFT) else (1, 0),
     }
-    if everything:
-        parts["notebooks and numeric tests, as on another processor"] = lambda: _pytest(
-            root, [*WORKERS, "2", "--nbval", *notebooks, *numeric, *quick], OTHER_PROCESSOR
-        )
     if pytest_args:
-        parts = {"tests": lambda: _pytest(root, pytest_args)}
+        parts = {"tests": lambda: _pytest(root, "tests", pytest_args)}
     passed = failed = 0
-    for number, (title, part) in enumerate(parts.items(), 1):
-        print(f"\n[{number}/{len(parts)}] {title}", flush=True)
-        wall, cpu = time.monotonic(), sum(os.times()[:4])
-        good, bad = part()
-        wall, cpu = time.monotonic() - wall, sum(os.times()[:4]) - cpu
-        passed, failed = passed + good, failed + bad
-        print(f"{title}: {good} passed, {bad} failed in {wall:.0f} s, CPU time {cpu:.0f} s")
+    with tempfile.TemporaryFile("w+") as log, ThreadPoolExecutor(1) as beside:
+        if everything and not pytest_args:
+            # The tests leave much of two cores idle, because they wait for browsers and guests.
+            arguments = [*WORKERS, "1", "--nbval", *notebooks, *numeric, *quick]
+            done = beside.submit(_pytest, root, "notebooks", arguments, OTHER_PROCESSOR, log)
+
+            def notebooks_done() -> tuple[int, int]:
+                counts = done.result()
+                log.seek(0)
+                print(log.read())
+                return counts
+
+            parts["notebooks and numeric tests, as on another processor"] = notebooks_done
+        for number, (title, part) in enumerate(parts.items(), 1):
+            print(f"\n[{number}/{len(parts)}] {title}", flush=True)
+            began = time.monotonic()
+            good, bad = part()
+            passed, failed = passed + good, failed + bad
+            print(f"{title}: {good} passed, {bad} failed in {time.monotonic() - began:.0f} s")
     if not everything and not pytest_args:
         print("\nnot run: slow tests and notebooks; run them with: course test --all")
     print(f"\nCPU time {sum(os.times()[:4]):.0f} s\n{passed} passed, {failed} failed", flush=True)
@@ -79,11 +88,15 @@ def _style(root: Path) -> tuple[int, int]:
 
 
 def _pytest(
-    root: Path, arguments: Sequence[str], settings: dict[str, str] | None = None
+    root: Path,
+    name: str,
+    arguments: Sequence[str],
+    settings: dict[str, str] | None = None,
+    log: IO[str] | None = None,
 ) -> tuple[int, int]:
-    result = root / ".course" / "tests.xml"
+    result = root / ".course" / f"{name}.xml"
     result.unlink(missing_ok=True)
-    code = _run(root, [*PYTEST, *arguments, f"--junitxml={result}"], settings)
+    code = _run(root, [*PYTEST, *arguments, f"--junitxml={result}"], settings, log)
     passed = failed = 0
     if result.is_file():
         for suite in ElementTree.parse(result).getroot().iter("testsuite"):
@@ -93,7 +106,12 @@ def _pytest(
     return passed, max(failed, 1) if code else failed
 
 
-def _run(root: Path, command: Sequence[str], settings: dict[str, str] | None = None) -> int:
+def _run(
+    root: Path,
+    command: Sequence[str],
+    settings: dict[str, str] | None = None,
+    log: IO[str] | None = None,
+) -> int:
     """Run a program of this environment in `root` and return its exit code."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     program = shutil.which(command[0], path=path)
@@ -104,4 +122,6 @@ def _run(root: Path, command: Sequence[str], settings: dict[str, str] | None = N
     environ = {**os.environ, "PATH": path, **(settings or {})}
     # Without bytecode files, each of the many processes that tests start compiles the course.
     environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    return subprocess.run([program, *command[1:]], cwd=root, env=environ).returncode
+    return subprocess.run(
+        [program, *command[1:]], cwd=root, env=environ, stdout=log, stderr=log
+    ).returncode

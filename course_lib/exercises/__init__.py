@@ -32,9 +32,16 @@ def lessons(root: Path | None = None) -> dict[str, Lesson]:
 
 
 @functools.cache
-def names() -> tuple[str, ...]:
-    """Return the names of all exercises in course order, without importing any."""
-    return tuple(name for lesson in _lessons().values() for name in lesson.exercises)
+def names(*, removed: bool = False) -> tuple[str, ...]:
+    """Return the names of all exercises in course order, without importing any.
+
+    With `removed`, add those that only notebooks of earlier versions have.
+    """
+    return tuple(
+        name
+        for lesson in _lessons().values()
+        for name in lesson.exercises + lesson.removed * removed
+    )
 
 
 def exercises(root: Path | None = None) -> dict[str, Exercise]:
@@ -44,6 +51,8 @@ def exercises(root: Path | None = None) -> dict[str, Exercise]:
 
 def find(name: str, root: Path | None = None) -> Exercise:
     """Return an exercise by its name, or the integration of a lesson by the lesson's slug.
+
+    An exercise that was removed from its lesson is found, too.
 
     Raises:
         KeyError: there is neither.
@@ -68,7 +77,7 @@ def points_set_by_the_class(root: Path | None = None) -> dict[str, float]:
 @functools.cache
 def _find(name: str, settings: ClassSettings) -> Exercise:
     for slug, lesson in _lessons().items():
-        if name in lesson.exercises:
+        if name in lesson.exercises + lesson.removed:
             exercise = _load(slug, name)
             return dataclasses.replace(
                 exercise,
@@ -113,7 +122,7 @@ def points_and_star(name: str) -> tuple[float, bool]:
     """
     settings = class_settings()
     for slug, lesson in _lessons().items():
-        if name in lesson.exercises:
+        if name in lesson.exercises + lesson.removed:
             said = _stated(slug, name)
             starred = settings.starred.get(name, said.get("starred", Exercise.starred))
             return settings.points.get(name, said["points"]), starred

@@ -3,6 +3,7 @@
 import copy
 import hashlib
 import json
+import logging
 import os
 import secrets
 import tempfile
@@ -36,11 +37,16 @@ SEED = "COURSE_CHECK_SEED"  # an environment variable, which overrides the store
 
 @contextmanager
 def quiet_nbgrader() -> Iterator[None]:
-    """Silence the SQLAlchemy warnings that nbgrader's models cause; nothing here can fix them."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=SAWarning)
-        warnings.filterwarnings("ignore", category=DeprecationWarning)
-        yield
+    """Silence the warnings that nbgrader's models cause, and its log of errors that it raises."""
+    log = logging.getLogger("tornado.application")
+    was_disabled, log.disabled = log.disabled, True
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", category=SAWarning)
+            warnings.filterwarnings("ignore", category=DeprecationWarning)
+            yield
+    finally:
+        log.disabled = was_disabled
 
 
 class ClassFolder:

@@ -248,7 +248,23 @@ class SmolLM2(nn.Module):
         """
         return self.next_token_logits(self, tokens, caches)
 
-    @torch.no_grad()
+    @torch.inference_mode()
+    def next_logits(
+        self, tokens: Int[Tensor, "batch n"], caches: Sequence[Any] | None = None
+    ) -> Float[Tensor, "batch vocabulary"]:
+        """Return a score for every piece as the one that follows the last of `tokens`.
+
+        With caches, a long text is read in parts, because the logits and the attention weights of
+        all its positions would take hundreds of megabytes.
+
+        Args:
+            tokens, caches: as for a call of the model. At least one token.
+        """
+        while caches is not None and tokens.shape[1] > 64:
+            self(tokens[:, :64], caches)
+            tokens = tokens[:, 64:]
+        return self(tokens, caches)[:, -1]
+
     def write(
         self, prompt: str, num_tokens: int = 40, *, cache: Callable[[], Any] | None = None
     ) -> Iterator[str]:
@@ -267,7 +283,7 @@ class SmolLM2(nn.Module):
         caches = [cache() for _ in self.blocks] if cache else None
         decode = self.tokenizer.stream()
         for _ in range(num_tokens):
-            new = self(read, caches)[:, -1].argmax(dim=-1, keepdim=True)  # (1, 1)
+            new = self.next_logits(read, caches).argmax(dim=-1, keepdim=True)  # (1, 1)
             if int(new) in self.tokenizer.ends:
                 return
             yield decode(int(new))

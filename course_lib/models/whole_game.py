@@ -123,6 +123,32 @@ def use_softmax(model: Translator, softmax: Callable[[Tensor, Tensor], Tensor]) 
     use_attention(model, attend)
 
 
+def use_attend(
+    model: Translator, attend: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+) -> None:
+    """Make a trained translator call lesson 00's `attend` once for each word of each numeral.
+
+    Args:
+        model: a translator made by `new_translator`.
+        attend: called as `attend(query, keys, values)` with the query `(EMBED_DIM,)` of a word, and
+            the keys and values `(m, EMBED_DIM)` of the letters, without padding. It returns the
+            output `(EMBED_DIM,)` and the weights `(m,)`.
+    """
+
+    def attend_to_all(
+        queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        outputs = torch.zeros_like(queries)
+        weights = queries.new_zeros(*queries.shape[:2], keys.shape[1])
+        for item, m in enumerate(valid_lens.tolist()):
+            for word, query in enumerate(queries[item]):
+                output, row = attend(query, keys[item, :m], values[item, :m])
+                outputs[item, word], weights[item, word, :m] = output, row
+        return outputs, weights
+
+    use_attention(model, attend_to_all)
+
+
 class CrossAttentionInputs(NamedTuple):
     """The inputs of cross-attention from words to characters, before and after the projections."""
 

@@ -150,7 +150,7 @@ def carry_on(exercise: str, *more: str) -> Any:
     """
     namespace = _namespace()
     for name in (exercise, *more):
-        if name not in names():
+        if name not in names(removed=True):
             raise ValueError(_no_such_exercise(name)[0])
     going = {name: _going_on(name, namespace) for name in (exercise, *more)}
     if more:
@@ -217,7 +217,7 @@ def own_version(name: str) -> object | None:
     Raises:
         ImportError: the exercise has no answer yet.
     """
-    if name not in names():
+    if name not in names(removed=True):
         return None
     kept = own_library.own(name)
     if kept is not None:
@@ -245,7 +245,8 @@ def own_version(name: str) -> object | None:
 
 def _checkable() -> list[str]:
     """List every exercise, and every lesson whose answers are checked together."""
-    return [*names(), *(slug for slug, lesson in lessons().items() if lesson.integration)]
+    together = [slug for slug, lesson in lessons().items() if lesson.integration]
+    return [*names(removed=True), *together]
 
 
 def _no_such_exercise(name: object) -> tuple[str, str]:
@@ -259,7 +260,7 @@ def _built(exercise: str, kept: str) -> list[tuple[str, str]]:
     """Return what the student has built so far, as pairs of text and HTML, if a library is kept."""
     if not own_library.in_use():
         return []
-    count, total = len(own_library.kept()), len(names())
+    count, total = len(own_library.kept().keys() & set(names())), len(names())
     said = f"`{exercise}` helps to {purpose_of(exercise)}. "
     said += f"You have built {count} of the {total} parts of your Transformer. "
     said += "`course_lib.progress()` shows them."

@@ -166,7 +166,8 @@ class Progress:
             "★ is optional and not in the total. The maximum includes "
             f"{written:g} points for written answers, which a person grades."
         )
-        library = f"{len(self.library)} of {len(names())} answers are in your own library,"
+        count = len(self.library.keys() & set(names()))
+        library = f"{count} of {len(names())} answers are in your own library,"
         kept = "Results are stored only on this machine, in"
         return [
             wrap(counted, 80),

@@ -15,7 +15,7 @@ _EXERCISES = {
     ("mask", 2): """length_mask causal_mask combine_masks additive_mask""",
     ("softmax", 2): """stable_softmax masked_softmax softmax_statistics""",
     ("weighted sum", 2): """kernel_pooling""",
-    ("attention", 2): """attention_pooling numpy_attention AdditiveAttention
+    ("attention", 2): """attend attention_pooling numpy_attention AdditiveAttention
         scaled_dot_product_attention DotProductAttention blocked_attention RecomputedAttention
         Lookup""",
     ("heads", 1): """split_heads merge_heads MultiHeadAttention CausalSelfAttention load_into_torch
@@ -24,7 +24,7 @@ _EXERCISES = {
     ("words", 0): """greedy_decode generate KVCache next_token_logits""",
     ("learning", -1): """masked_cross_entropy next_token_loss leave_one_out fit_bandwidth
         jacobian_wrt_query attention_backward""",
-    ("looking inside", -1): """most_attended effect_of_masking induction_score ablate_head""",
+    ("looking inside", -1): """effect_of_masking induction_score ablate_head""",
     ("tests", -1): """is_permutation_equivariant is_causal masking_equals_deleting
         keys_permutation_invariant batch_items_independent diagnosed_boxes broken_invariants
         attention_cost""",

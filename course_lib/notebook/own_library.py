@@ -142,7 +142,7 @@ def keep_answer(exercise: str, value: object, namespace: Mapping[str, object]) -
 def _texts(place: Path) -> dict[str, str]:
     """Return the text of each answer's file, in the order of the course."""
     found = {}
-    for name in names():
+    for name in names(removed=True):
         with contextlib.suppress(OSError):
             found[name] = (place / f"_{name}.py").read_text(encoding="utf-8", errors="replace")
     return found
@@ -268,7 +268,7 @@ class _Collector:
         home = str(getattr(value, "__module__", ""))
         elsewhere = home.startswith(("course_lib.attention.", f"{PACKAGE}."))
         exercise = str(getattr(value, "__name__", name)) if elsewhere else name
-        is_answer = (elsewhere or home == "__main__") and exercise in names()
+        is_answer = (elsewhere or home == "__main__") and exercise in names(removed=True)
         if is_answer and exercise != self.answer:
             renamed = "" if exercise == name else f" as {name}"
             if exercise in kept():

@@ -111,10 +111,11 @@ function still() {
 // Puts a viewer on the page with `put` and returns `rest`, which sets what is lit while nothing is
 // pointed at and how many queries are written. `numbers` are the weights by head, query and key,
 // null where masked. `sides` names the two sides, `head` is the first head to show, and `chosen`
-// is called with every other one.
+// is called with every other one. `pick` is called with a key that is clicked, or on which Enter or
+// the space bar is pressed.
 function viewer(figure, {
   title, queries, keys, heads, note, scale, numbers, colors, alt, put, head = 0,
-  chosen = () => {}, sides = { query: "queries", key: "keys" },
+  chosen = () => {}, sides = { query: "queries", key: "keys" }, pick,
 }) {
   const [rows, columns] = [queries.shown.length, keys.shown.length];
   let resting = rows === 1 ? { query: 0 } : {};
@@ -459,7 +460,8 @@ function viewer(figure, {
           if (option.matches(":focus-visible")) only();
         });
         option.addEventListener("click", (event) => {
-          if (isTouch(event) && wasLit) show({});
+          if (side === "key" && pick) pick(i);
+          else if (isTouch(event) && wasLit) show({});
           else only();
         });
       });
@@ -498,6 +500,10 @@ function viewer(figure, {
     const there = lists[across ?? side].options;
     const count = (across ?? side) === "query" ? written : columns;
     const to = across ? Math.min(now, count - 1) : step(event, now, count, false);
+    if (side === "key" && pick && ["Enter", " "].includes(event.key)) {
+      event.preventDefault();
+      pick(now);
+    }
     if (across) event.preventDefault();
     if (to !== undefined) there[to].focus();
   }

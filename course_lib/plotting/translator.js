@@ -6,6 +6,7 @@ const LARGEST = 9999;
 const MOST_WORDS = 12;
 const END = "<end>";
 const A_WORD = 700; // milliseconds
+const HELP_TO_FORCE = "Click a letter to force the first word to look at it.";
 const EMPTY = "Type a German numeral such as dreiundvierzig, or a number such as 43.";
 
 for (const figure of document.querySelectorAll("figure.course-figure[data-live=translator]")) {
@@ -19,7 +20,8 @@ function translatorPage(figure, data) {
   const models = Object.entries(data.weights).map(([name, packed]) => (
     { name: name || "trained beforehand", translate: translator(unpacked(packed), data) }));
   let model = models[0];
-  let now; // what was read: its letters, the steps of the translation, which of them is shown
+  let now; // what was read: its letters, the steps of the translation, which of them is shown, the
+  // letters that steps are forced to attend to, and the steps in the viewer
   let rest; // of the viewer
   let writing; // the timer of the next word
 
@@ -31,16 +33,17 @@ function translatorPage(figure, data) {
   const next = button("Next word", () => go(now.step + 1));
   const whole = button("All words", () => go(-1));
   const again = button("Replay", () => write(0));
+  const free = button("Let go", () => translate({}, -1));
   const place = make("span");
   const bars = make("ol", { class: "bars", "aria-label": "The most likely next words" });
   const story = make("p");
   const compared = make("p");
   const output = make("div", {}, make("div", { class: "row", role: "group",
-    "aria-label": "Word by word" }, again, back, next, whole, place), story, bars, compared);
+    "aria-label": "Word by word" }, again, back, next, whole, free, place), story, bars, compared);
   const { say, view, place: map } = livePage(figure, "A translator that runs in this page", colors,
     ...choice(), make("div", { class: "row" }, box, hint), output);
   output.before(map);
-  figure.model = { german, read, translate: (letters) => model.translate(ids(letters)) };
+  figure.model = { german, read, translate: (letters, forced) => model.translate(ids(letters), forced) };
   change(first, true);
   whenSeen(figure, () => write(0));
 
@@ -60,14 +63,36 @@ function translatorPage(figure, data) {
       say(wrong);
       return;
     }
-    const steps = model.translate(ids(letters));
-    compared.textContent = models.filter((each) => each !== model).map(({ name, translate }) =>
-      `The model “${name}” writes: ${sentence(translate(ids(letters)))}.`).join(" ");
-    now = { letters, steps, step: -1, written: steps.filter(({ word }) => words[word] !== END) };
-    showMap();
-    go(-1);
+    now = { letters };
+    translate({}, -1);
     say(`${said(now.written.length)}. ${note}`);
     if (!quiet) write(0);
+  }
+
+  // Translates with the attention of some steps forced onto a letter, and shows a step.
+  function translate(forced, step) {
+    const letters = ids(now.letters);
+    const steps = model.translate(letters, forced);
+    const written = steps.filter(({ word }) => words[word] !== END);
+    const rows = steps.filter((each, at) => words[each.word] !== END || at in forced);
+    now = { ...now, forced, steps, step, written, rows };
+    const isForced = Object.keys(forced).length > 0;
+    free.setAttribute("aria-disabled", !isForced);
+    const others = models.filter((each) => each !== model).map((each) =>
+      `The model “${each.name}” writes: ${sentence(each.translate(letters))}.`);
+    const own = `Without your choice, it writes: ${sentence(model.translate(letters))}.`;
+    compared.textContent = [...(isForced ? [own] : []), ...others].join(" ");
+    showMap();
+    go(step);
+  }
+
+  // Forces the word that is shown, or the first one, onto a letter. Later words follow from it.
+  function force(letter) {
+    const step = Math.max(now.step, 0);
+    const earlier = Object.entries(now.forced).filter(([at]) => at < step);
+    const isFocused = map.contains(document.activeElement);
+    translate({ ...Object.fromEntries(earlier), [step]: letter }, step);
+    if (isFocused) map.querySelectorAll(".key [role=option]")[letter]?.focus();
   }
 
   // The first `count` words.
@@ -103,7 +128,7 @@ function translatorPage(figure, data) {
   // Shows what the decoder did at one step, or at -1 everything; in `passing` only the arcs.
   function go(step, passing = false) {
     clearTimeout(writing);
-    const { steps, written } = now;
+    const { steps, written, rows } = now;
     const all = step < 0;
     now.step = step;
     again.hidden = still();
@@ -112,11 +137,13 @@ function translatorPage(figure, data) {
     next.setAttribute("aria-disabled", step === steps.length - 1);
     place.textContent = all ? "" : step === written.length ? "End of the output"
       : `Word ${step + 1} of ${written.length}`;
-    story.textContent = all || passing ? "" : `Written so far: ${said(step) || "nothing"}. Next:`;
+    story.textContent = all || passing ? HELP_TO_FORCE : `Written so far: ${said(step) || "nothing"}.
+      ${step in now.forced ? `You chose letter ${now.forced[step] + 1}, “${
+        [...now.letters][now.forced[step]]}”, for the next word:` : "Next:"}`;
     fillBars(bars, all || passing ? [] : steps[step].probabilities, words.map(shownWord));
-    if (written.length) {
-      const isWord = !all && step < written.length;
-      rest(isWord ? { query: step } : {}, isWord ? step + 1 : written.length);
+    if (rows.length) {
+      const isRow = !all && step < rows.length;
+      rest(isRow ? { query: step } : {}, isRow ? step + 1 : rows.length);
     }
     if (all || passing) return;
     const { word, probabilities } = steps[step];
@@ -125,10 +152,12 @@ function translatorPage(figure, data) {
   }
 
   function showMap() {
-    const rows = now.written;
+    const { rows, written } = now;
     rest = view(rows.length && {
-      heads: ["attention"], alt: `Which letters each word of ${said(rows.length)} looks at`,
-      queries: tokens(rows.map(({ word }) => words[word])), keys: tokens([...now.letters]),
+      heads: ["attention"], alt: `Which letters each word of ${said(written.length)} looks at`,
+      queries: tokens(rows.map(({ word }) => shownWord(words[word]))),
+      keys: tokens([...now.letters]),
+      pick: force,
       sides: { query: "words", key: "letters" }, numbers: rows.flatMap(({ map }) => map),
     });
   }
@@ -186,7 +215,8 @@ function numbersByName() {
 }
 
 // The network. Called with the ids of letters it gives a step for each word: the logits and
-// probabilities of the next word, the likeliest, and how much was looked at which letter.
+// probabilities of the next word, the likeliest, and how much was looked at which letter. `forced`
+// has the letters, by step, that get all the weight.
 function translator(weights, { words, heads, window: near }) {
   const { positions } = weights;
   const wide = weights["norm.weight"].length;
@@ -194,13 +224,13 @@ function translator(weights, { words, heads, window: near }) {
   const dense = (x, name) => linear(x, weights[`${name}.weight`], weights[`${name}.bias`]);
   const norm = (x, name) => layerNorm(x, weights[`${name}.weight`], weights[`${name}.bias`]);
 
-  return function translate(letters) {
+  return function translate(letters, forced = {}) {
     const memory = readLetters(letters);
     const across = ["k", "v"].map((part) => projected(memory, "decoder.cross_attention", part));
     const past = [[], []]; // keys and values of the words so far
     const steps = [];
     for (let word = start; word !== end && steps.length < MOST_WORDS;) {
-      const { logits, map } = nextWord(word, steps.length, past, across);
+      const { logits, map } = nextWord(word, steps.length, past, across, forced[steps.length]);
       word = largest(logits);
       steps.push({ word, logits, probabilities: softmax(logits), map });
     }
@@ -217,7 +247,7 @@ function translator(weights, { words, heads, window: near }) {
   }
 
   // One more word of the decoder; `past` keeps what later words will look back at.
-  function nextWord(word, place, past, across) {
+  function nextWord(word, place, past, across, forced) {
     let y = placed([word], weights["words.weight"], positions, wide, place);
     const back = "decoder.self_attention";
     const [query, ...parts] = projectedAll(norm(y, "decoder.norm_1"), back);
@@ -225,10 +255,12 @@ function translator(weights, { words, heads, window: near }) {
     y = plus(y, dense(attend(query, ...past, heads).outputs, `${back}.out_proj`));
     const name = "decoder.cross_attention";
     const asked = projected(norm(y, "decoder.norm_2"), name, "q");
-    const looked = attend(asked, ...across, 1);
+    const sees = (_, letter) => forced === undefined || letter === forced;
+    const looked = attend(asked, ...across, 1, sees);
     y = plus(y, dense(looked.outputs, `${name}.out_proj`));
     y = fedForward(y, "decoder", "decoder.norm_3");
-    return { logits: dense(norm(y, "norm"), "to_logits")[0], map: looked.weights[0][0] };
+    const map = looked.weights[0][0].map((weight) => weight ?? 0);
+    return { logits: dense(norm(y, "norm"), "to_logits")[0], map };
   }
 
   function fedForward(x, block, before) {

@@ -82,13 +82,8 @@ _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 def _code(source: str) -> str:
     """Return the syntax tree as text, without docstrings, the same for every version of Python."""
     written: list[str] = []
-    _write(_tree(source), written.append)
+    _write(ast.parse(source), written.append)
     return "".join(written)
-
-
-@functools.lru_cache(maxsize=256)  # parsed for its imports, then for its digest
-def _tree(source: str) -> ast.Module:
-    return ast.parse(source)
 
 
 def _write(node: object, write: Callable[[str], None]) -> None:
@@ -148,7 +143,9 @@ def _files_of(source: str, library: Path, solutions: Mapping[str, Path]) -> set[
 def _imported(source: str) -> frozenset[tuple[str, ...]]:
     """Return the names that a source imports from course_lib or takes with `carry_on`."""
     found: set[tuple[str, ...]] = set()
-    for node in ast.walk(_tree(source)):
+    tree = ast.parse(source)
+    # A walk over all expressions would take most of the time in which sources are read.
+    for node in ast.walk(tree) if "carry_on" in source else _statements(tree):
         if isinstance(node, ast.Import):
             found |= {tuple(alias.name.split(".")) for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -157,6 +154,15 @@ def _imported(source: str) -> frozenset[tuple[str, ...]]:
             names = [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
             found |= {("course_lib", str(name)) for name in names}
     return frozenset(dotted for dotted in found if dotted[0] == "course_lib")
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """Yield all statements, however deeply nested, and what groups them, such as handlers."""
+    nodes: list[ast.AST] = [tree]
+    for node in nodes:  # grows during the loop
+        yield node
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            nodes += getattr(node, name, ())
 
 
 def bound_names(source: str) -> set[str]:

@@ -331,10 +331,11 @@ for piece in smol.write("The capital of France is", 12, cache=KVCache):
 assert "Paris" in "".join(smol.write("The capital of France is", 2, cache=KVCache))
 
 # %% [markdown]
-# Your attention runs a model that you did not train, and the text appears piece by piece. `smol.write`
-# makes a `KVCache` for each block, calls your `next_token_logits` on the prompt and then on each new
-# token alone, and always takes the most likely token. Is the cache exact? The next cell compares the
-# logits of one pass with those of a pass that reads token by token.
+# Your attention runs a model that you did not train, and the text appears piece by piece.
+# `smol.write` makes a `KVCache` for each block and calls your `next_token_logits` on the prompt, in
+# parts of 64 tokens, and then on each new token alone. It always takes the most likely token. Is the
+# cache exact? The next cell compares the logits of one pass with those of a pass that reads token by
+# token.
 
 
 # %% tags=["demo", "nbval-ignore-output"]

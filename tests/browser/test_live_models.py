@@ -242,6 +242,53 @@ def test_the_readers_model_is_chosen_beside_the_stored_one(put, page, axe, monke
     assert axe(page) == []
 
 
+def test_a_word_that_is_forced_onto_the_letter_of_the_ones_is_the_ones_word(translator):
+    """Compare the page with lesson 00, which says 71 of 72 and names the exception."""
+    words = Numerals().target.tokens
+    exceptions = {}
+    for number in (n for n in range(21, 100) if n % 10):
+        free, forced = translator.evaluate(
+            """(figure, text) => {
+              const free = figure.model.translate(text);
+              const { map } = free[1];
+              const forced = figure.model.translate(text, { 0: map.indexOf(Math.max(...map)) });
+              return [free[1].word, forced[0].word];
+            }""",
+            german(number),
+        )
+        if forced != free:
+            exceptions[german(number)] = words[free], words[forced]
+    assert exceptions == {"einundzwanzig": ("one", "ninety")}
+
+
+def test_a_click_on_a_letter_forces_the_word_there_until_it_is_let_go(put, page, axe):
+    figure = put(trained.live_translator())
+    letters = figure.locator(".key [role=option]")
+    let_go = figure.get_by_role("button", name="Let go")
+    assert let_go.get_attribute("aria-disabled") == "true"
+    letters.nth(1).click()
+    assert figure.locator(".query .word").first.inner_text() == "three"
+    assert figure.get_by_text("You chose letter 2, “r”, for the next word:").is_visible()
+    assert figure.get_by_text("Without your choice, it writes: forty three.").is_visible()
+    page.keyboard.press("End")  # the letter that was clicked has the keyboard's focus
+    page.keyboard.press("Enter")
+    assert figure.get_by_text("You chose letter 14, “g”").is_visible()
+    letters.nth(0).click()  # ends the translation before its first word
+    assert figure.locator(".query .word").all_inner_texts() == ["(end)"]
+    letters.nth(10).press("Space")
+    assert figure.locator(".query .word").first.inner_text() == "forty"
+    figure.get_by_role("button", name="Next word").click()
+    letters.nth(10).click()  # the second word, while the first one stays where it is forced
+    assert figure.locator(".query .word").all_inner_texts() == ["forty", "(end)"]
+    assert axe(page) == []
+    let_go.click()
+    assert result(figure) == "forty three" and let_go.get_attribute("aria-disabled") == "true"
+    letters.nth(1).click()
+    typed(figure, "vierundachtzig")
+    assert result(figure) == "eighty four"
+    assert figure.get_by_text("Without your choice").count() == 0
+
+
 # --- induction ------------------------------------------------------------------------
 
 

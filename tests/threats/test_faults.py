@@ -21,12 +21,13 @@ import psutil
 import pytest
 from canned import grades
 from grading_course import CAUSAL, LESSON, QUICK, RIGHT, hand_in, honest, scores
+from nbgrader.api import InvalidEntry
 from waiting import PATIENCE, wait_until
 
 from course_lib.cli import main as cli
 from course_lib.cli.failures import explained
 from course_lib.grading import driver, ledger
-from course_lib.grading.class_folder import ClassFolder
+from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 from course_lib.grading.driver import grade
 from course_lib.grading.executors import local
 from course_lib.grading.executors.local import Processes
@@ -260,6 +261,14 @@ def test_v13_a_class_on_a_full_disk_is_told_so(course, kept, room, monkeypatch, 
         assert "error in the course itself" not in said
         make_room()
         is_as_undisturbed(course, kept)
+
+
+def test_v13_an_error_that_nbgrader_raises_is_not_printed_by_its_log(course, caplog):
+    with quiet_nbgrader(), ClassFolder(course).gradebook() as gradebook:
+        gradebook.add_student("zoe")
+        with pytest.raises(InvalidEntry):
+            gradebook.add_student("zoe")
+    assert not caplog.records
 
 
 def test_v13_a_full_folder_for_temporary_files_is_named_and_nothing_is_left_in_it(

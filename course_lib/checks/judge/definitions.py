@@ -172,6 +172,7 @@ class Lesson:
     """A lesson and the order of its exercises. The loader fills in `slug`, its number and folder.
 
     A starred lesson is not part of the core path, but a class that takes it is graded as usual.
+    Exercises that were `removed` are still checked and graded in notebooks of earlier versions.
     """
 
     number: int
@@ -180,4 +181,5 @@ class Lesson:
     integration: Integration | None = None
     slug: str = ""
     exercises: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
     starred: bool = False

@@ -328,17 +328,14 @@ class _Given(torch.autograd.Function):
 
 def _describe_exception(error: BaseException, phase: str) -> Raised:
     message = _encodable(message_of(error)[:MAX_TEXT])
-    lines, unreached = [], False
-    for frame, number in traceback.walk_tb(error.__traceback__):
-        filename = frame.f_code.co_filename
-        if isinstance(error, NotImplementedError):
-            unreached = _has_code_below(filename, number)
-        if not filename.startswith(LIBRARIES):
-            text = linecache.getline(filename, number).strip()
-            lines.append((frame.f_code.co_name, number, text[:200]))
+    codes = ((frame.f_code, number) for frame, number in traceback.walk_tb(error.__traceback__))
+    own = [(c, number) for c, number in codes if not c.co_filename.startswith(LIBRARIES)][-4:]
+    lines = [(c.co_name, n, linecache.getline(c.co_filename, n).strip()[:200]) for c, n in own]
+    is_stub = bool(own) and isinstance(error, NotImplementedError)
+    unreached = is_stub and _has_code_below(own[-1][0].co_filename, own[-1][1])
     classes = type.__dict__["__mro__"].__get__(type(error))
     kinds = tuple(class_name(kind) for kind in classes[:10])
-    return Raised(describe_type(error), message, tuple(lines[-4:]), phase, kinds, unreached)
+    return Raised(describe_type(error), message, tuple(lines), phase, kinds, unreached)
 
 
 def _has_code_below(filename: str, number: int) -> bool:

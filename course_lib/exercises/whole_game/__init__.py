@@ -6,5 +6,6 @@ LESSON = Lesson(
     0,
     "The whole game: a translator in half a minute",
     Written("two_maps", points=2, minutes=3),
-    exercises=("most_attended",),
+    exercises=("attend",),
+    removed=("most_attended",),
 )

@@ -56,7 +56,9 @@ class OneStudent:
     """
 
     def __init__(self, lesson: str, release: str, replaceable: Collection[str] = ()) -> None:
-        lesson_of = {name: slug for slug, one in lessons().items() for name in one.exercises}
+        lesson_of = {
+            name: slug for slug, one in lessons().items() for name in one.exercises + one.removed
+        }
         self._about = {"lesson": lesson, "release": release, "lesson_of": lesson_of}
         self._about["replaceable"] = sorted(replaceable)
         self._left = SECONDS

@@ -31,7 +31,8 @@ IPython.core.pylabtools IPython.lib.display jaxtyping cProfile
 stack_data.formatting pure_eval.utils pygments.lexers.python pygments.formatters.terminal256
 matplotlib.pyplot matplotlib.backends.backend_agg matplotlib_inline.backend_inline
 course_lib.attention course_lib.checks.observe.remote course_lib.notebook._without_judge
-course_lib.plotting
+course_lib.models.language_model course_lib.models.pretrained course_lib.models.stories
+course_lib.models.trained course_lib.plotting
 """
 
 

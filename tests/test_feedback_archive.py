@@ -8,6 +8,7 @@ from test_collect import WORKSHEET, collect, course, enroll, lines, made, packed
 
 from course_lib.cli.main import main
 from course_lib.grading import driver
+from course_lib.grading.class_folder import ClassFolder
 
 __all__ = ["course", "made", "work"]  # fixtures
 pytestmark = pytest.mark.usefixtures("warm")
@@ -93,6 +94,36 @@ def test_pages_with_ungraded_answers_are_counted_and_left_out_unless_asked(cours
     assert zipfile.ZipFile(archive).namelist() == [f"ada/{LESSON}.html"]
     assert main(["feedback", "02", "--pending"]) == 0
     assert len(zipfile.ZipFile(archive).namelist()) == 2
+
+
+def test_only_pages_with_new_points_are_written_again(course, made, capsys):
+    with (course / "nbgrader_config.py").open("a") as config:
+        config.write("\nc.LateSubmissionPlugin.penalty_method = 'zero'\n")
+    for student in ("ada", "eve"):
+        hand_in(course, student, honest(made, **RIGHT, why="Because."))
+    (course / f"submitted/ada/{LESSON}/timestamp.txt").write_text("2026-03-03 12:00:00 UTC")
+    with ClassFolder(course).gradebook() as gradebook:
+        gradebook.update_or_create_assignment(LESSON, duedate="2026-03-02 12:00:00")
+    driver.grade(course, LESSON, settings=QUICK)
+    with ClassFolder(course).gradebook() as gradebook:
+        grade = gradebook.find_grade("why", LESSON, LESSON, "ada")
+        grade.manual_score, grade.needs_manual_grade = 1.5, False
+        gradebook.db.commit()
+        before = grade.notebook.late_submission_penalty
+    others = course / f"feedback/eve/{LESSON}/{LESSON}.html"
+    written = others.stat().st_mtime_ns
+    capsys.readouterr()
+    assert main(["feedback", "02"]) == 3  # eve's answer waits
+    said = capsys.readouterr().out
+    assert "written again, since a person gave points or comments: 1" in said
+    assert b"1.5 of 2" in page(course, "ada") and others.stat().st_mtime_ns == written
+    archive = course / "exports" / f"{LESSON}_feedback.zip"
+    assert zipfile.ZipFile(archive).read(f"ada/{LESSON}.html") == page(course, "ada")
+    with ClassFolder(course).gradebook() as gradebook:
+        (notebook,) = gradebook.find_submission(LESSON, "ada").notebooks
+        assert notebook.late_submission_penalty == before + 1.5  # all of the points
+    main(["feedback", "02"])
+    assert "written again" not in capsys.readouterr().out
 
 
 def test_what_cannot_be_given_back_is_refused_in_one_sentence(course, work, capsys):

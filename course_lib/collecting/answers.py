@@ -6,20 +6,17 @@ in the gradebook as formgrader does. The column `key` tells to which version of 
 belong: it is a digest of the student, the question and the text that was graded.
 """
 
-import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple
 
 import nbformat
 from markupsafe import Markup
-from nbgrader import api
 from nbgrader.utils import is_solution
-from sqlalchemy import select
 
 from course_lib.grading.adapters.nbgrader import Gradebook, one_transaction
 from course_lib.grading.cell_kinds import grade_id
@@ -33,22 +30,11 @@ from course_lib.grading.intake.ordinary_files import one_line
 from course_lib.grading.ledger import digest
 from course_lib.grading.publishing.markup import lesson_text, written
 from course_lib.grading.read_grades import read_lesson
-from course_lib.workspace.errors import GradingError, UsageError
+from course_lib.workspace.errors import UsageError
 from course_lib.workspace.files import write_atomically
-from course_lib.workspace.locks import only_one
 
-HEADER = [
-    "question",
-    "group",
-    "student",
-    "state",
-    "given",
-    "of",
-    "answer",
-    "points",
-    "comment",
-    "key",
-]
+HEADER = ["question", "group", "student", "state", "given", "of", "answer"]
+HEADER += ["points", "comment", "key"]
 _ALIKE = 0.6  # of the sequences of three words in the longer of two nearly equal texts
 
 
@@ -77,44 +63,41 @@ def write_answers(root: Path, lesson: str, part: tuple[int, int] = (1, 1)) -> li
     Raises:
         UsageError: there is no answer, or the table has points that are not in the gradebook yet.
     """
-    course = ClassFolder(root)
+    course, (number, parts) = ClassFolder(root), part
     with _answers(course, lesson) as (_, answers, elsewhere):
         groups = _groups(answers, part)
-        name = f"{lesson}_answers" + (f"_{part[0]}_of_{part[1]}" if part[1] > 1 else "")
+        name = f"{lesson}_answers" + (f"_{number}_of_{parts}" if parts > 1 else "")
         table = course.root / "exports" / f"{name}.csv"
-        if table.is_file() and any(
-            one.answer and one.state != "same" for one in _rows([table], answers)
-        ):
+        old = _rows([table], answers) if table.is_file() else ()
+        if any(one.answer and one.state != "same" for one in old):
             raise UsageError(
                 f"{table} has points or comments that are not in the gradebook: store them with "
                 f"course answers {lesson} --read {table}, or move it away"
             )
-    rows = []
-    for number, group in enumerate(groups, start=1):
-        for one in (one for card in group for one in card):
-            given = one.state, one.points, one.most, one.text, "", "", one.key
-            rows.append([*map(plain_cell, (one.question, number, one.student, *given))])
+    mine = [(at, one) for at, cards in enumerate(groups, 1) for card in cards for one in card]
+    rows = [
+        (one.question, at, one.student, one.state, one.points, one.most, one.text, "", "", one.key)
+        for at, one in mine
+    ]
     table.parent.mkdir(exist_ok=True)
-    Sheet(table, HEADER, rows, encoding="utf-8-sig").write(table, force=True)
-    parts = [] if part[1] == 1 else [f"part {part[0]} of {part[1]}"]
-    values = {"lesson": lesson, "name": name, "groups": groups, "part": ", ".join(parts)}
-    values |= {"questions": _questions(course, lesson), "written": written, "rows_of": _rows_of}
-    page = template("answers.html.j2").render(values)
-    write_atomically(table.with_suffix(".html"), page)
-    mine = [one for group in groups for card in group for one in card]
-    texts, states = sum(map(len, groups)), Counter(one.state for one in mine)
-    told = [f"{states[state]} {state}" for state in ("waiting", "graded")]
-    lines = [", ".join([lesson, *parts, f"{len(mine)} answers", f"{texts} different texts", *told])]
-    lines += [f"  {path.relative_to(course.root)}" for path in (table.with_suffix(".html"), table)]
+    cells = [[*map(plain_cell, row)] for row in rows]
+    Sheet(table, HEADER, cells, encoding="utf-8-sig").write(table, force=True)
+    values = {"lesson": lesson, "name": name, "groups": groups}
+    values["part"] = f"part {number} of {parts}" if parts > 1 else ""
+    values |= {"questions": _questions(course, lesson), "written": written, "plain": plain_cell}
+    page = table.with_suffix(".html")
+    write_atomically(page, template("answers.html.j2").render(values))
+    states = Counter(one.state for _, one in mine)
+    told = f"{len(mine)} answers, {sum(map(len, groups))} different texts"
+    told += "".join(f", {states[state]} {state}" for state in ("waiting", "graded"))
     blank = sum(one.state == "left blank" for one in answers)
-    lines += [f"{blank} left blank, which get 0 points"] if blank else []
-    lines += [f"{elsewhere} more to grade in formgrader only"] if elsewhere else []
-    return [*lines, f"give points in one of the files, then: course answers {lesson} --read FILE"]
-
-
-def _rows_of(card: Sequence[Answer]) -> str:
-    """Return the first cells of a card's rows as JSON."""
-    return json.dumps([[*map(plain_cell, (o.student, o.question, o.key))] for o in card])
+    return [
+        f"{lesson}{values['part'] and ', '}{values['part']}, {told}",
+        *(f"  {path.relative_to(course.root)}" for path in (page, table)),
+        *([f"{blank} left blank, which get 0 points"] if blank else []),
+        *([f"{elsewhere} more to grade in formgrader only"] if elsewhere else []),
+        f"give points in one of the files, then: course answers {lesson} --read FILE",
+    ]
 
 
 class _Row(NamedTuple):
@@ -164,7 +147,7 @@ def read_answers(
 def _rows(files: Sequence[Path], answers: Sequence[Answer], *, overwrite=False) -> Iterator[_Row]:
     """Compare filled-in tables with the gradebook."""
     by_key = {one.key: one for one in answers}
-    found: dict[str, dict[tuple[str, str], tuple[str, str]]] = defaultdict(dict)
+    given: dict[str, dict[tuple[str, str], str]] = defaultdict(dict)
     for file in files:
         sheet = read_sheet(file)
         at = [sheet.column(name) for name in ("key", "points", "comment", "student", "question")]
@@ -173,13 +156,13 @@ def _rows(files: Sequence[Path], answers: Sequence[Answer], *, overwrite=False) 
             if points or comment:
                 comment = comment[1:] if plain_cell(comment[1:]) == comment else comment
                 label = f"{student}, {question} (row {number} of {file.name})"
-                found[key].setdefault((points, comment), (label, key))
-    for key, given in found.items():
-        (label, _), *others = given.values()
-        (points, comment), one = next(iter(given)), by_key.get(key)
+                given[key].setdefault((points, comment), label)
+    for key, labels in given.items():
+        (points, comment), one = next(iter(labels)), by_key.get(key)
+        label, *others = labels.values()
         number = parse_number(points)
         if others:
-            yield _Row(label, "REFUSED", f"another row differs, {others[0][0]}: keep one of them")
+            yield _Row(label, "REFUSED", f"another row differs, {others[0]}: keep one of them")
         elif one is None:
             why = "this is not the version that was graded: write the answers again, and look"
             yield _Row(label, "REFUSED", why)
@@ -202,17 +185,17 @@ def _rows(files: Sequence[Path], answers: Sequence[Answer], *, overwrite=False) 
 @contextmanager
 def _answers(course: ClassFolder, lesson: str) -> Iterator[tuple[Gradebook, list[Answer], int]]:
     """Yield the gradebook, the graded answers by question, and how many others wait there."""
-
-    def refuse() -> NoReturn:
-        raise GradingError(f"{course.root} is being graded by another process: wait for its end")
-
-    course.private.mkdir(exist_ok=True)
-    with quiet_nbgrader(), only_one(course.private / "grade.lock", waiting=refuse):
+    with quiet_nbgrader(), course.only_one():
         summary = read_lesson(course, lesson, brief=True)
         given = {grade_id(c): c.source.splitlines() for c in course.read_release(lesson)[1].cells}
         found = defaultdict(list)
         with course.gradebook() as gradebook:
-            comments = _comments(gradebook, lesson)
+            comments = {
+                (work.student_id, one.name): one.manual_comment
+                for work in gradebook.assignment_submissions(lesson)
+                for notebook in work.notebooks
+                for one in notebook.comments
+            }
             for work in (one for one in summary.students if not one.problem):
                 notebook = course.read_graded(work.student, lesson)
                 cells = notebook.cells if notebook else []
@@ -221,7 +204,7 @@ def _answers(course: ClassFolder, lesson: str) -> Iterator[tuple[Gradebook, list
                     name, text = row.exercise, texts[row.exercise]
                     own = [line for line in text.splitlines() if line not in given.get(name, ())]
                     points = row.points if row.by_hand else None
-                    comment = comments.get((work.student, name), "")
+                    comment = comments.get((work.student, name)) or ""
                     key = f"v{digest(repr((lesson, work.student, name, text)))[:20]}"
                     shown = plain_text("\n".join(own)).strip()
                     about = points, row.max_points, comment, shown, key, bool(row.reason)
@@ -233,23 +216,6 @@ def _answers(course: ClassFolder, lesson: str) -> Iterator[tuple[Gradebook, list
                 )
             waiting = sum(map(len, summary.waiting.values()))
             yield gradebook, answers, waiting - sum(one.state == WAITING for one in answers)
-
-
-def _comments(gradebook: Gradebook, lesson: str) -> dict[tuple[str, str], str]:
-    """Return the comments that a person wrote, by student and question."""
-    tables: tuple[Any, ...] = api.Assignment, api.SubmittedAssignment, api.SubmittedNotebook
-    lessons, work, notebook = tables
-    comment: Any = api.Comment
-    found = (
-        select(work.student_id, api.BaseCell.name, comment.manual_comment)
-        .select_from(comment)
-        .join(api.BaseCell, api.BaseCell.id == comment.cell_id)
-        .join(notebook, notebook.id == comment.notebook_id)
-        .join(work, work.id == notebook.assignment_id)
-        .join(lessons, lessons.id == work.assignment_id)
-        .filter(lessons.name == lesson, comment.manual_comment.is_not(None))
-    )
-    return {(student, name): said for student, name, said in gradebook.db.execute(found)}
 
 
 def _groups(answers: Sequence[Answer], part: tuple[int, int]) -> list[list[list[Answer]]]:

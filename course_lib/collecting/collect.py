@@ -22,7 +22,6 @@
          "earlier": ["02_masked_softmax/4711/1.ipynb"]}}}   # in .course/collected, oldest first
 """
 
-import contextlib
 import hashlib
 import json
 import os
@@ -38,13 +37,7 @@ from nbgrader.plugins import FileNameCollectorPlugin
 
 from course_lib.collecting.choose import Lesson, choose
 from course_lib.collecting.groups import Chosen, read_groups, share
-from course_lib.collecting.layouts import (
-    NAMES,
-    File,
-    HandedIn,
-    handed_in,
-    read_download,
-)
+from course_lib.collecting.layouts import NAMES, File, HandedIn, handed_in, read_download
 from course_lib.collecting.roster import Known, Names, class_of, enroll, read_roster
 from course_lib.collecting.unpack import CONCERNS_ALL, SafeExtractor
 from course_lib.grading.class_folder import ClassFolder
@@ -143,32 +136,27 @@ def find(
     If `enter`, the students of the roster are entered into the gradebook.
     """
     known, people = _known(course, lesson), class_of(course)
-    if roster:
-        with contextlib.suppress(UsageError):  # it is read again once the system is known
-            people += read_roster(roster, None, known)[1]
-    names = Names(people, lesson)
-    system, paths = read_download(extracted, left_out, system, known, names)
+    system, paths = read_download(extracted, left_out, system, known)
     if system == "moodle" and roster is None:
         raise UsageError(
             "Moodle names a student's folder by a number that changes with each assignment: "
             "download the grading worksheet of this one and name it with --roster FILE"
         )
-    if roster is not None:
-        people = read_roster(roster, system, known)[1]
-    else:  # Canvas's numbers are in the gradebook if its roster was read before
-        people = [one._replace(ids=[one.elsewhere]) for one in people if one.elsewhere]
-        people = people if system == "canvas" else []
-    students, strays = handed_in(system, paths, left_out, people, known, names)
-    if enter and roster is not None:
-        enroll(course, people)
+    given = read_roster(roster, system, known)[1] if roster else []
+    names = Names([*people, *given], lesson)
+    if roster is None and system == "canvas":  # its numbers are known if its roster was read
+        given = [one._replace(ids=[one.elsewhere]) for one in people if one.elsewhere]
+    students, strays = handed_in(system, paths, left_out, given, known, names)
     if roster is None:
         absent = set(known.values()) - {one.student for one in students}
         students += [HandedIn(student) for student in sorted(absent)]
+    elif enter:
+        enroll(course, given)
     _warn_of_zeros(students, known)
     about = Lesson.of(course, lesson)
     chosen = [(one, *_chosen(about, one)) for one in students]
     if groups is not None:
-        chosen = share(chosen, read_groups(groups, known, people))
+        chosen = share(chosen, read_groups(groups, known, given))
     return system, chosen, strays
 
 
@@ -185,10 +173,8 @@ def _chosen(lesson: Lesson, one: HandedIn) -> tuple[File | None, str]:
     try:
         return choose(lesson, one)
     except Exception as error:  # one student's files must not stop the run
-        return (
-            None,
-            f"its files cannot be read ({type(error).__name__}): ask for the notebook itself",
-        )
+        why = f"its files cannot be read ({type(error).__name__}): ask for the notebook itself"
+        return None, why
 
 
 def _known(course: ClassFolder, lesson: str) -> Known:
@@ -199,7 +185,7 @@ def _known(course: ClassFolder, lesson: str) -> Known:
         ids.add(one.student)
         others += [(one.email, one.student), (one.elsewhere, one.student)]
     for note in sorted((course.private / "collected").glob("*.json")):
-        for student, about in json.loads(note.read_text(encoding="utf-8"))["students"].items():
+        for student, about in course.collected(note.stem).items():
             others.append((about.get("email", ""), student))
             match = NAMES["moodle"].fullmatch(about["entry"])
             if match and note.stem == lesson:  # the number belongs to one assignment
@@ -226,10 +212,8 @@ def _submit(
     course: ClassFolder, lesson: str, system: str, students: list[Chosen], *, dry_run: bool
 ) -> list[tuple[str, str, str]]:
     """Bring submitted/ up to date, and return each student with a state and an explanation."""
-    note = course.private / "collected" / f"{lesson}.json"
-    known = {"from": system, "students": {}}
-    text = note.read_text(encoding="utf-8") if note.is_file() else json.dumps(known)
-    known = json.loads(text)
+    known = {"from": system, "students": {}} | course.noted(f"collected/{lesson}")
+    text = json.dumps(known, indent=1)
     is_comparable, known["from"] = known["from"] == system, system
     rows = []
     for one, file, said in students:
@@ -246,7 +230,7 @@ def _submit(
             state, said = "MISSING", f"cannot be stored here ({one_line(str(error))})"
         rows.append((one_line(label, 40), state, said))
     if not dry_run and (new_text := json.dumps(known, indent=1)) != text:
-        write_atomically(note, new_text)
+        write_atomically(course.private / "collected" / f"{lesson}.json", new_text)
     return rows
 
 

@@ -69,13 +69,13 @@ class HandedIn:
 
 
 def read_download(
-    extracted: Path, left_out: Collection[Path], system: str | None, known: Known, names: Names
+    extracted: Path, left_out: Collection[Path], system: str | None, known: Known
 ) -> tuple[str, Paths]:
     """Return which system made a download, and its files by their paths in it.
 
     If several notebooks are in the only folder, they may belong to several students, as in an
-    export of Google Drive. This does not hold if the folder has the name of a known student or
-    `system` is given. Loose notebooks are used if their names name a student.
+    export of Google Drive, so their names have to name students. This does not hold if the folder
+    has the name of a known student or `system` is given.
     """
     found = sorted({*left_out, *(path for path in extracted.rglob("*") if path.is_file())})
     paths = {path.relative_to(extracted).parts: path for path in found}
@@ -94,13 +94,7 @@ def read_download(
     system = system or _recognize(paths)
     if system is None or (system == "folder" and is_unclear):
         loose = {parts[-1:]: path for parts, path in paths.items()}
-        if len(loose) == len(paths) and any(names.meant(name) for (name,) in loose):
-            return "folder", loose
-        raise UsageError(
-            "this is not a download of Canvas, Moodle or Gradescope, not a folder with a folder "
-            "for each student, and no notebook is named after a student in --roster or the "
-            "gradebook: name another one, or say what it is with --from"
-        )
+        return "folder", loose if len(loose) == len(paths) else {}  # equal names tell nothing
     return system, paths
 
 
@@ -189,6 +183,12 @@ def handed_in(
                 one.problems.append("its number is not in the worksheet: download both again")
             else:
                 one.files.append(file)
+    if not found and system == "folder":
+        raise UsageError(
+            "this is not a download of Canvas, Moodle or Gradescope, not a folder with a folder "
+            "for each student, and no notebook is named after a student in --roster or the "
+            "gradebook: name another one, or say what it is with --from"
+        )
     if not found:
         raise UsageError(f"no name in this download is as {system} makes it: leave --from out")
     if system == "moodle" and all(one.is_stranger for one in found.values()):

@@ -5,7 +5,6 @@ It answers "it worked at home". Nothing is stored: no points, no page and no ent
 
 import contextlib
 import platform
-from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -37,7 +36,7 @@ What differs from a kernel at home:
   - Checks use inputs that the student has not seen."""
 
 
-def rerun(root: Path, lesson: str, whose: str, settings: Settings) -> tuple[int, Iterator[str]]:
+def rerun(root: Path, lesson: str, whose: str, settings: Settings) -> tuple[int, list[str]]:
     """Run a student's submission, or the notebook at a path, without storing anything.
 
     Return the exit code, 3 if it cannot be graded, and the lines to show.
@@ -50,51 +49,40 @@ def rerun(root: Path, lesson: str, whose: str, settings: Settings) -> tuple[int,
         (submission,) = find_submissions(task.course.step("submitted"), lesson, [whose])
     planned = plan(task, submission, ())
     if not isinstance(planned, Job):
-        return INCOMPLETE, iter([f"cannot be read: {planned.problem}"])
+        return INCOMPLETE, [f"cannot be read: {planned.problem}"]
     with contextlib.closing(executor(settings, lesson)) as pool:
         (result,) = pool.run(iter([planned]))
-    code = INCOMPLETE if result.fault else COMPLETE
-    versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "numpy", "ipython"))
-    about = [
-        *(
-            line
-            for cell in (result.notebook.cells if result.notebook else [])
-            for line in _of(cell)
-        ),
-        *(f"note: {one_line(notice, 1000)}" for notice in result.notices),
-        *([f"not graded: {result.fault}"] if result.fault else []),
-        f"Python {platform.python_version()}, {versions}",
-        _DIFFERENT.format(settings.limits, memory=settings.limits.memory / 1e9),
-    ]
-    return code, iter(about)
+    cells = result.notebook.cells if result.notebook else []
+    versions = [f"{name} {version(name)}" for name in ("torch", "numpy", "ipython")]
+    lines = [line for cell in cells if cell.cell_type == "code" for line in _about(cell)]
+    lines += [f"note: {one_line(notice, 1000)}" for notice in result.notices]
+    lines += [f"not graded: {result.fault}"] if result.fault else []
+    lines.append(", ".join([f"Python {platform.python_version()}", *versions]))
+    lines.append(_DIFFERENT.format(settings.limits, memory=settings.limits.memory / 1e9))
+    return (INCOMPLETE if result.fault else COMPLETE), lines
 
 
-def _of(cell: NotebookNode) -> Iterator[str]:
-    """Yield a line about a code cell, and the lines that it printed."""
-    if cell.cell_type != "code":
-        return
-    lines = [line for line in cell.source.splitlines() if line.strip()]
-    name = grade_id(cell) or one_line(lines[0] if lines else "empty", 60)
+def _about(cell: NotebookNode) -> list[str]:
+    """Return a line about a code cell, and the lines that it printed or its check said."""
+    first = next((line for line in cell.source.splitlines() if line.strip()), "empty")
+    name = grade_id(cell) or one_line(first, 60)
     if not is_used(cell):
-        yield f"[ ] {name}: not run"
-        return
+        return [f"[ ] {name}: not run"]
+    said = [_text(output) for output in cell.outputs]
     if is_check(cell):
         row = read_check(cell)
         points = "no points" if row.points is None else f"{row.points:g} of {row.max_points:g}"
-        said = ": ".join(filter(None, [row.mistake, row.message, row.reason]))
-        yield f"[{cell.execution_count or ' '}] {name}: {row.outcome}, {points}"
-        yield from [f"      {line}" for line in plain_text(said).splitlines()]
-        return
-    yield f"[{cell.execution_count or ' '}] {name}"
-    shown = [line for output in cell.outputs for line in _text(output).splitlines()]
-    yield from (f"      {line}" for line in shown[:_MOST_LINES])
-    if len(shown) > _MOST_LINES:
-        yield f"      and {len(shown) - _MOST_LINES} more lines"
+        name = f"{name}: {row.outcome}, {points}"
+        said = [": ".join(filter(None, [row.mistake, row.message, row.reason]))]
+    shown = [line for text in said for line in plain_text(text).splitlines()]
+    more = [f"and {len(shown) - _MOST_LINES} more lines"] if len(shown) > _MOST_LINES else []
+    shown = [f"      {line}" for line in [*shown[:_MOST_LINES], *more]]
+    return [f"[{cell.execution_count or ' '}] {name}", *shown]
 
 
 def _text(output: NotebookNode) -> str:
     if output.output_type == "stream":
-        return plain_text(output.text)
+        return output.text
     if output.output_type == "error":
-        return plain_text("\n".join(output.traceback) or f"{output.ename}: {output.evalue}")
-    return plain_text(output.data.get("text/plain", f"({', '.join(output.data)})"))
+        return "\n".join(output.traceback) or f"{output.ename}: {output.evalue}"
+    return output.data.get("text/plain", f"({', '.join(output.data)})")

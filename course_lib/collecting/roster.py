@@ -23,13 +23,12 @@ from dateutil import parser
 
 from course_lib.grading.adapters.nbgrader import one_transaction
 from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
-from course_lib.grading.exports.lms import IDS, read_layout
-from course_lib.grading.exports.request import ExportRequest
+from course_lib.grading.exports.lms import IDS
 from course_lib.grading.exports.sheet import Sheet, key, listed, read_sheet
 from course_lib.grading.intake.ordinary_files import one_line
 from course_lib.grading.intake.submissions import NOTEBOOK
 from course_lib.grading.intake.timestamps import parse_time
-from course_lib.workspace.errors import ExportError, UsageError
+from course_lib.workspace.errors import UsageError
 from course_lib.workspace.files import write_atomically
 
 _LONGEST = 200  # bytes of an id, which names a folder
@@ -42,18 +41,11 @@ _KINDS = {
         ("Identifier", "Full name"),
         ("ID number", "Username", "Email address"),
     ),
-    "canvas": (
-        "the gradebook that Canvas exports",
-        ("ID", "Section"),
-        ("SIS Login ID", "SIS User ID", "Integration ID", "ID"),
-    ),
-    "gradescope": (
-        "the table of grades that Gradescope offers as CSV",
-        ("SID", "Email"),
-        ("SID", "Email"),
-    ),
+    "canvas": ("the gradebook that Canvas exports", ("ID", "Section"), IDS[:4]),
+    "gradescope": ("the table of grades of Gradescope", ("SID", "Email"), ("SID", "Email")),
     "folder": ("a CSV file with ids", (), ("id", *IDS)),
 }
+_ELSEWHERE = {"canvas": ("ID",), "github": ("github_username",)}
 _NAMES = ("Student", "Full name", "First Name", "FirstName", "first_name")
 _NAMES += ("Last Name", "LastName", "last_name", "name")
 _MODIFIED = "Last modified (submission)"
@@ -82,46 +74,37 @@ def read_roster(path: Path, system: str | None, known: Known) -> tuple[str, list
     sheet = _in_english(read_sheet(path))
     found = next(one for one, (_, heads, _) in _KINDS.items() if all(map(sheet.columns, heads)))
     kind = found if system in (None, "folder") else system
-    what, _, names = _KINDS[kind]
-    if kind == system == "canvas":
-        names = ("ID", *names)  # as in the names of the files
-    columns = sheet.columns(*dict.fromkeys(names))
-    try:
-        students = range(len(sheet.rows))
-        if kind in ("canvas", "gradescope"):
-            students = read_layout(sheet, ExportRequest(to=kind)).students
-    except ExportError:
-        students = range(0)
-    if kind != found or not columns or not students:
-        raise UsageError(
-            f"{path} is not {what}, with a column {', '.join(names[:-1])} or {names[-1]}: name "
-            f"that with --roster (its columns: {listed(sheet.header)})"
-        )
+    what, _, columns = _KINDS[kind]
     modified = sheet.columns(_MODIFIED)[:1]
-    times = _times([row[at].strip() for row in sheet.rows for at in modified], path)
+    times = _times(["".join(row[at].strip() for at in modified) for row in sheet.rows], path)
     people: dict[str, Person] = {}
-    for at in students:
+    for row, time in zip(sheet.rows, times, strict=True):
 
-        def cells(*names: str, row: Sequence[str] = sheet.rows[at]) -> list[str]:
+        def cells(*names: str, row: Sequence[str] = row) -> list[str]:
             return [row[column].strip() for column in sheet.columns(*names)]
 
-        name, number = " ".join(cells(*_NAMES)), cells("Identifier") if kind == "moodle" else []
-        ids = [*cells(*names), *cells("github_username", "email")]
-        if (
-            name in ("Student, Test", "Test Student")
-            or (person := person_of(ids, name, known, number)) is None
-        ):
-            continue  # Canvas's test student
-        elsewhere = {"canvas": "ID", "github": "github_username"}.get(kind, "-")
-        section = next(iter(cells("Section", "Group", "Groups")), "")
-        person = person._replace(elsewhere="".join(cells(elsewhere)), section=section)
-        if kind == system == "canvas":
-            person = person._replace(ids=[person.elsewhere])
-        elif kind == "moodle":
-            ids = re.findall(r"\d+$", number[0]) if system == "moodle" else person.ids
-            person = person._replace(ids=ids, time=times[at] if times else None)
+        name, numbers = " ".join(cells(*_NAMES)), cells("Identifier") if kind == "moodle" else []
+        elsewhere = cells(*_ELSEWHERE.get(kind, ()))
+        of_files = elsewhere if kind == system == "canvas" else []  # as in the names of the files
+        ids = [*of_files, *cells(*columns, "github_username", "email")]
+        person = person_of(ids, name, known, numbers)
+        if person is None or name in ("Student, Test", "Test Student"):
+            continue  # a row with maximum points, or Canvas's test student
+        if kind == system == "moodle":
+            of_files = re.findall(r"\d+$", numbers[0])
+        person = person._replace(
+            ids=of_files or person.ids,
+            time=time,
+            elsewhere="".join(elsewhere),
+            section=next(iter(cells("Section", "Group", "Groups")), ""),
+        )
         if people.setdefault(person.student, person) is not person:
             raise UsageError(f"{path} has two rows for {person.student!r}: correct one of them")
+    if kind != found or not people:
+        raise UsageError(
+            f"{path} is not {what}, with a column {', '.join(columns[:-1])} or {columns[-1]}: name "
+            f"that with --roster (its columns: {listed(sheet.header)})"
+        )
     return kind, list(people.values())
 
 
@@ -226,7 +209,7 @@ def enroll(course: ClassFolder, people: Collection[Person]) -> tuple[int, int]:
 
     What the gradebook knows about a student stays.
     """
-    new, sections = 0, course.sections()
+    new, sections = 0, course.noted("sections")
     sections |= {one.student: one.section for one in people if one.section}
     if sections:
         write_atomically(course.private / "sections.json", json.dumps(sections, indent=1))
@@ -236,12 +219,13 @@ def enroll(course: ClassFolder, people: Collection[Person]) -> tuple[int, int]:
             last, comma, first = one.name.partition(",")
             if not comma:
                 first, _, last = one.name.rpartition(" ")
-            new += one.student not in known
-            student = known.get(one.student) or gradebook.add_student(one.student)
             about = {"first_name": first, "last_name": last, "email": one.email}
-            for column, value in (about | {"lms_user_id": one.elsewhere}).items():
-                if value.strip() and not getattr(student, column):
-                    setattr(student, column, value.strip())
+            about = {name: text.strip() for name, text in about.items() if text.strip()}
+            about |= {"lms_user_id": one.elsewhere} if one.elsewhere else {}
+            was = known.get(one.student)
+            blank = {name: text for name, text in about.items() if not getattr(was, name, "")}
+            gradebook.update_or_create_student(one.student, **blank)
+            new += was is None
         return new, len(known) + new
 
 

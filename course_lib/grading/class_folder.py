@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
+from typing import Any, NoReturn
 
 import nbformat
 from nbformat import NotebookNode
@@ -30,6 +31,7 @@ from course_lib.grading.ledger import digest
 from course_lib.grading.sandbox.confinement import exposed
 from course_lib.workspace.errors import GradingError
 from course_lib.workspace.folder import load_config
+from course_lib.workspace.locks import only_one
 
 CONFIG = "nbgrader_config.py"
 SEED = "COURSE_CHECK_SEED"  # an environment variable, which overrides the stored seed
@@ -73,10 +75,25 @@ class ClassFolder:
         """Return the folder of a step: source, release, submitted, autograded or feedback."""
         return self.root / getattr(self._folders, f"{name}_directory")
 
-    def sections(self) -> dict[str, str]:
-        """Return the students' sections, which `--roster` stores."""
-        path = self.private / "sections.json"
+    def noted(self, name: str) -> dict[str, Any]:
+        """Return the contents of a JSON file in .course, or {} if there is none."""
+        path = self.private / f"{name}.json"
         return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+    def collected(self, lesson: str) -> dict[str, dict[str, Any]]:
+        """Return what `course collect` recorded about each student's work."""
+        return self.noted(f"collected/{lesson}").get("students", {})
+
+    @contextmanager
+    def only_one(self) -> Iterator[None]:
+        """Lock grades and pages; raise GradingError if another process has locked them."""
+
+        def refuse() -> NoReturn:
+            raise GradingError(f"{self.root} is being graded by another process: wait for its end")
+
+        self.private.mkdir(exist_ok=True)
+        with only_one(self.private / "grade.lock", waiting=refuse):
+            yield
 
     @property
     def private(self) -> Path:

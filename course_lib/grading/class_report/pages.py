@@ -1,9 +1,8 @@
 """Write the class report as HTML pages without external resources.
 
 report.html has a table of lessons and a table of students by lessons. The page of a lesson shows
-the most frequent mistakes, each exercise's outcomes, scores, who needs a look, the written answers
-that wait to be graded, and equal answers. The templates lay out what is computed here. A script
-sorts and filters the students, and the page's policy allows no other one.
+mistakes, outcomes, scores, who needs a look, written answers and equal answers. The templates lay
+out what is computed here. The page's policy allows only the script that sorts and filters tables.
 """
 
 import functools
@@ -11,7 +10,7 @@ import math
 import re
 from base64 import b64encode
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -42,10 +41,9 @@ def write_report(root: Path, lesson: str | None = None, late: Mapping[str, str] 
     course = ClassFolder(root)
     with quiet_nbgrader():
         with course.gradebook() as gradebook:
-            students, sections = gradebook.students, course.sections()
-            called = {s.id: f"{s.first_name or ''} {s.last_name or ''}".strip() for s in students}
-            people = {one: (called[one], sections.get(one, "")) for one in sorted(called)}
-            everyone = [*people]
+            sections = course.noted("sections")
+            named = {s.id: filter(None, (s.first_name, s.last_name)) for s in gradebook.students}
+            people = {one: (" ".join(named[one]), sections.get(one, "")) for one in sorted(named)}
             names = sorted(assignment.name for assignment in gradebook.assignments)
         read = (read_lesson(course, name) for name in ([lesson] if lesson else names))
         summaries = [replace(s, late=late.get(s.lesson, "")) for s in read if s.students]
@@ -60,37 +58,25 @@ def write_report(root: Path, lesson: str | None = None, late: Mapping[str, str] 
     folder, index = course.root / "report", course.root / "report.html"
     folder.mkdir(exist_ok=True)
     for summary in summaries:
-        has_index = not lesson or index.is_file()
-        text = lesson_page(summary, links, everyone, people, index=has_index)
+        text = lesson_page(summary, links, people, index=not lesson or index.is_file())
         write_atomically(folder / f"{summary.lesson}.html", text)
     if lesson:
         return folder / f"{lesson}.html"
-    write_atomically(index, index_page(summaries, links, everyone, people))
+    write_atomically(index, index_page(summaries, links, people))
     return index
 
 
-def index_page(
-    summaries: Sequence[GradedLesson],
-    links: Links,
-    everyone: Sequence[str],
-    people: Mapping[str, tuple[str, str]] = {},
-) -> str:
-    """Return the page over several lessons. `people` has the name and section of students."""
-    values = {"summaries": summaries, "links": links, "everyone": everyone, "people": people}
-    return template("report.html.j2").render(values)
+def index_page(summaries: Sequence[GradedLesson], links: Links, everyone: Collection[str]) -> str:
+    """Return the page over several lessons. A mapping `everyone` has names and sections."""
+    return template("report.html.j2").render(summaries=summaries, links=links, everyone=everyone)
 
 
 def lesson_page(
-    summary: GradedLesson,
-    links: Links,
-    everyone: Sequence[str] = (),
-    people: Mapping[str, tuple[str, str]] = {},
-    *,
-    index: bool = True,
+    summary: GradedLesson, links: Links, everyone: Collection[str] = (), *, index: bool = True
 ) -> str:
     """Return the page of a lesson, with a link to the page over all lessons if `index`."""
-    values = {"summary": summary, "links": links, "everyone": everyone, "people": people}
-    return template("lesson.html.j2").render(values, index=index)
+    values = {"summary": summary, "links": links, "everyone": everyone, "index": index}
+    return template("lesson.html.j2").render(values)
 
 
 @functools.cache
@@ -108,8 +94,8 @@ def template(name: str) -> Template:
     environment.filters |= {"url": quote, "titled": titled}
     environment.filters["script_hash"] = lambda js: b64encode(sha256(js.encode()).digest()).decode()
     known = (equal_answers, exercises, facts, histogram, mistakes, needs_a_look, of_everyone)
-    environment.globals |= {one.__name__: one for one in (outcome_of, states_of, total)}
-    environment.globals |= {one.__name__: one for one in (*known, share, written)}
+    known += (outcome_of, share, states_of, total, written)
+    environment.globals |= {one.__name__: one for one in known}
     environment.globals |= {"outcomes": OUTCOMES, "stopped": STOPPED}
     return environment.get_template(name)
 
@@ -120,7 +106,7 @@ def titled(lesson: str) -> str:
     return f"{lesson[:2]} {found.title.partition(':')[0]}" if found else lesson
 
 
-def facts(summary: GradedLesson, everyone: Sequence[str]) -> dict[str, str | int]:
+def facts(summary: GradedLesson, everyone: Collection[str]) -> dict[str, str | int]:
     """Return a lesson's figures by their headings."""
     shares = [part for s in summary.students if (part := share(s, summary)) is not None]
     return {
@@ -154,15 +140,14 @@ def states_of(student: GradedSubmission, summary: GradedLesson) -> list[str]:
     part = share(student, summary)
     states = ["missing"] if student.absent else ["not_graded"] if part is None else []
     states += [] if part is None or part >= 0.5 else ["low" if part else "zero"]
-    is_late = student.late_seconds > 0
-    return [*states, *(["waiting"] if student.waiting else []), *(["late"] if is_late else [])]
+    return states + ["waiting"] * bool(student.waiting) + ["late"] * (student.late_seconds > 0)
 
 
 def total(student: str, summaries: Sequence[GradedLesson]) -> float | None:
     """Return the share of a student's points in all lessons that are graded."""
-    found = [(summary.of(student), summary) for summary in summaries]
-    found = [(one.points or 0.0, s.max_points) for one, s in found if share(one, s) is not None]
-    return sum(got for got, _ in found) / sum(most for _, most in found) if found else None
+    graded = [one for one in summaries if share(one.of(student), one) is not None]
+    points = sum(one.of(student).points or 0.0 for one in graded)
+    return points / sum(one.max_points for one in graded) if graded else None
 
 
 def equal_answers(summary: GradedLesson) -> list[tuple[str, int, list[list[str]]]]:
@@ -176,9 +161,9 @@ def equal_answers(summary: GradedLesson) -> list[tuple[str, int, list[list[str]]
     rows = []
     for name in summary.exercises:
         equal = {about: who for about, who in found[name].items() if len(who) > 1}
-        wrong = [who for (_, is_correct), who in equal.items() if not is_correct]
         if equal:
-            rows.append((name, sum(map(len, equal.values())), sorted(wrong, key=len, reverse=True)))
+            wrong = [who for (_, is_correct), who in equal.items() if not is_correct]
+            rows.append((name, sum(map(len, equal.values())), wrong))
     return rows
 
 

@@ -67,14 +67,16 @@ class Publisher:
         self._marks[student] = marks_of(about, self.lesson)
         self._published.add(student)
 
-    def write_pages(self, ledger: Ledger) -> None:
-        """Make the pages of published work, and of work that a person has changed since."""
+    def write_pages(self, ledger: Ledger) -> int:
+        """Write pages of published work, and of work that a person has changed; count them."""
+        number = 0
         figures = figures_of(self.course.step("source") / self.lesson / f"{self.lesson}.ipynb")
-        groups = self._groups()
+        collected = self.course.collected(self.lesson)
         for student, marks in self._marks.items():
             entry = ledger.get(student)
             marks.about["newer"] = entry.state == "outdated"
-            marks.about["group"] = groups.get(student, "")
+            group = collected.get(student, {}).get("group", ["", ""])
+            marks.about.update({"group": group} if group[0] else {})
             shown = digest(json.dumps(marks, sort_keys=True, default=str))
             if entry.state in ("", "blank") or (
                 student not in self._published and (entry.state == "graded" or entry.shown == shown)
@@ -88,14 +90,8 @@ class Publisher:
                 write_atomically(place.with_name(name), text)
             state = "published" if entry.state == "graded" else entry.state
             ledger.put(replace(entry, state=state, notebook="", shown=shown))
-
-    def _groups(self) -> dict[str, str]:
-        """Return a sentence for each student whose notebook counts for a group."""
-        note = self.course.private / "collected" / f"{self.lesson}.json"
-        known = json.loads(note.read_text("utf-8"))["students"] if note.is_file() else {}
-        of = {student: about.get("group", ("", "")) for student, about in known.items()}
-        said = "{1} handed this in for the group {0}. It counts for all members."
-        return {student: said.format(*group) for student, group in of.items() if group[0]}
+            number += 1
+        return number
 
     def _write_page(self, student: str, page: str) -> Path:
         place = self.course.step("feedback") / student / self.lesson / f"{self.lesson}.html"

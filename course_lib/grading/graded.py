@@ -123,10 +123,8 @@ class GradedSubmission:
         Ungraded work has the score None, where nbgrader would count 0. With `partial`, written
         answers may be ungraded.
         """
-        if self.zero:
-            return 0.0
         if self.state != GRADED and not (partial and self.state == WAITING):
-            return None
+            return 0.0 if self.zero else None
         scores = [one.score for one in (*self.rows, *self.answers)]
         return max(0.0, sum(score for score in scores if score is not None) - self.late_penalty)
 

@@ -54,9 +54,8 @@ def export(root: Path, request: ExportRequest) -> Outcome:
         for student, *_ in people:
             grade = lesson.of(student)
             missing = grade.score(request.partial) is None
-            groups["not_graded" if missing else "written"][student] = grade.reason
-            if grade.zero:
-                groups.setdefault("zero", {})[student] = ""
+            name = "not_graded" if missing else "zero" if grade.zero else "written"
+            groups.setdefault(name, {})[student] = "" if grade.zero else grade.reason
         about = {"lesson": lesson.lesson, "column": "", "points": lesson.all_points}
         outcomes.append(about | groups)
     return Outcome(output, request.dry_run, outcomes)
@@ -75,11 +74,10 @@ def _read_gradebook(
             for one in gradebook.students
         ]
         dues = {one.name: one.duedate for one in gradebook.assignments if one.num_submissions}
-    graded = sorted(dues)
-    names = request.lessons or graded or ["LESSON"]
+    names = request.lessons or sorted(dues) or ["LESSON"]
     for name in names:
-        if name not in graded:
-            has = ", ".join(graded) or "no lesson"
+        if name not in dues:
+            has = ", ".join(sorted(dues)) or "no lesson"
             raise ExportError(f"{name} is not graded yet (graded: {has}): course grade {name}")
     if stray := sorted(set(request.columns) - set(names)):
         raise ExportError(f"--map names {stray[0]}, which is not exported: add it to the lessons")
@@ -91,21 +89,14 @@ def _read_gradebook(
             first = ""
         title = first.partition("\n")[0].strip("# ") if first.startswith("#") else ""
         lesson = replace(read_lesson(course, name, brief=True), title=title)
-        if request.zero_missing:
-            lesson = _zero_missing(lesson, [student for student, *_ in people], dues[name])
+        now = datetime.now(UTC).replace(tzinfo=None)
+        if request.zero_missing and (dues[name] or now) <= now:
+            later = {one for one, due in lesson.extensions.items() if parse_time(due) > now}
+            gone = [one for one, *_ in people if lesson.of(one).absent and one not in later]
+            zeros = (GradedSubmission(one, absent=True, zero=True) for one in gone)
+            lesson = replace(lesson, students=(*lesson.students, *zeros))
         lessons.append(lesson)
     return sorted(people), lessons
-
-
-def _zero_missing(
-    lesson: GradedLesson, students: Sequence[str], due: datetime | None
-) -> GradedLesson:
-    """Return a lesson in which missing work has the score 0 if it is not due any more."""
-    now = datetime.now(UTC).replace(tzinfo=None)
-    dues = {student: parse_time(text) for student, text in lesson.extensions.items()}
-    gone = (s for s in students if lesson.of(s).absent and dues.get(s, due or now) <= now)
-    zeros = [GradedSubmission(student, absent=True, zero=True) for student in gone]
-    return replace(lesson, students=(*lesson.students, *zeros))
 
 
 def grades_table(
@@ -217,7 +208,5 @@ def _fill(
             groups["kept"][student] = f"{there} there, {here} here"
         else:
             cells[assignment.column] = here
-            groups["written"][student] = ""
-            if grade.zero:
-                groups.setdefault("zero", {})[student] = ""
+            groups.setdefault("zero" if grade.zero else "written", {})[student] = ""
     return {"lesson": lesson.lesson, "column": assignment.name, "points": worth, **groups}

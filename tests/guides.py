@@ -34,7 +34,6 @@ def commands_in(text):
 NOT_RUN = {
     "course bundle 12": "there is no such lesson",
     "git pull": "the copy of the course has no history",
-    "copydetect": "it is no requirement of the course",
     "course demo": "tests/test_demo.py grades the sample class",
     ". .venv/bin/activate": "the tests run in their environment",
     "course test": "it runs the tests, this one among them",
@@ -47,9 +46,6 @@ NOT_RUN = {
     "course train WHAT": "a row of a table: one of several",
     "course matrix 02": "twenty seeds take a minute; `--seeds 3` is run",
     "course grade 02 --executor": "needs a cluster",
-    "nbgrader generate_assignment homework": "tests/test_grading_plain.py",
-    "course grade homework": "tests/test_grading_plain.py does",
-    "nbgrader autograde homework": "tests/test_grading_plain.py does",
     "dask ssh": "needs a cluster",
     "srun": "needs a cluster",
     "git clone": "ADDRESS is the reader's; the copy is what it makes",

@@ -5,12 +5,14 @@ is not run, and why, is in `guides.NOT_RUN`. What two pages say is run once, but
 changes in it are run line by line.
 """
 
+import inspect
 import os
 import re
 import shutil
 import subprocess
 import sys
 import zipfile
+from copy import deepcopy
 from csv import DictReader, DictWriter
 from pathlib import Path
 
@@ -18,8 +20,11 @@ import nbformat
 import pytest
 from guides import NOT_RUN, ROOT, commands_in, copy_of_the_course, reason_for, typed
 from nbgrader.api import Gradebook
+from test_grading_plain import hand_in as hand_in_homework
+from test_grading_plain import homework
 from waiting import PATIENCE
 
+from course_lib.authoring.variants import variants
 from course_lib.demo.demo_course import answer, sample_class
 from course_lib.grading.class_folder import ClassFolder
 
@@ -183,6 +188,11 @@ def prepare(shell: Shell, command: str) -> str:
         command = command.replace("FILE", "class.csv")
     if "class.csv" in command:
         (folder / "class.csv").write_text(PEOPLE)
+    if "generate_assignment homework" in command:
+        (folder / "solutions/homework").mkdir()
+        nbformat.write(homework(), folder / "solutions/homework/homework.ipynb")
+    if "course grade homework" in command:
+        hand_in_homework(folder, "ada", "def double(n):\n    return n + n")
     if "LESSON.ipynb" in command:
         cells = [nbformat.v4.new_code_cell(TINY)]
         nbformat.write(nbformat.v4.new_notebook(cells=cells), folder / "LESSON.ipynb")
@@ -231,6 +241,39 @@ def test_every_command_of_a_page_works_as_typed(shell, page):
         if not reason_for(command):
             missing = command.startswith("course collect")
             shell.type(prepare(shell, command), page, code=3 if missing else 0)
+
+
+def test_copies_are_the_first_of_the_similar_answers(shell):
+    shell.folder = shell.base / "similar"
+    _, release = ClassFolder(shell.base / CLASS).read_release(LESSON)
+    right = {
+        name: [inspect.getsource(one.answer) for one in variants(ROOT, name) if one.is_right]
+        for name in ("causal_mask", "length_mask", "stable_softmax", "masked_softmax")
+    }
+    class_of_eight = [*range(6), 0, 0]  # the last two copied, and one of them changed the names
+    for number, copied in enumerate(class_of_eight):
+        notebook = deepcopy(release)
+        for cell in notebook.cells:
+            name = cell.metadata.get("nbgrader", {}).get("grade_id", "").removesuffix("-answer")
+            if sources := right.get(name):
+                cell.source = sources[copied % len(sources)].replace("@right\n", "")
+                if number == 7:
+                    cell.source = re.sub(
+                        r"\b(scores|mask|num_\w+|i|j|m|dim)\b", r"my_\1", cell.source
+                    )
+        place = shell.folder / "autograded" / f"s{number}" / LESSON / f"{LESSON}.ipynb"
+        place.parent.mkdir(parents=True)
+        nbformat.write(notebook, place)
+    shutil.copytree(shell.base / CLASS / "notebooks" / LESSON, shell.folder / "notebooks" / LESSON)
+    text = (ROOT / "docs/grading.md").read_text(encoding="utf-8").partition("## Similar answers")[2]
+    for command in commands_in(text.partition("\n## ")[0]):
+        if not reason_for(command):
+            shell.type(command)
+    page = (shell.folder / "similar.html").read_text(encoding="utf-8")
+    pairs = re.findall(r"similar/(s\d)/.*?similar/(s\d)/", page.partition("Matched Code")[2], re.S)
+    assert {frozenset(pair) for pair in pairs[:3]} == {
+        frozenset(pair) for pair in (("s0", "s6"), ("s0", "s7"), ("s6", "s7"))
+    }
 
 
 def section(shell: Shell, title: str) -> list[tuple[str, str]]:

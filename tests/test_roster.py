@@ -162,6 +162,10 @@ def test_init_takes_a_roster(course, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("course_lib.authoring.new_class.init", lambda folder: SaidNothing)
     assert main(["init", ".", "--roster", "classroom_roster.csv"]) == 0
     assert "(github): 3 students, 3 new" in capsys.readouterr().out
+    (course / "own.csv").write_text("id,name,section\n7,Joe Low,A\n")
+    assert main(["init", ".", "--roster", "own.csv"]) == 0
+    assert gradebook(course)["7"] == ("Joe Low", "", "")  # it is not Canvas's number
+    assert "(plain CSV): 1 students, 1 new; 4 in the class" in capsys.readouterr().out
     (course / "bad.csv").write_text("a,b\n1,2\n")
     assert main(["init", ".", "--roster", "bad.csv"]) == 2
     assert "is not a CSV file with ids" in capsys.readouterr().err

@@ -166,6 +166,7 @@ def enter_class(root: Path, roster: Path) -> str:
     kind, people = read_roster(roster, None, _known(course, ""))
     new, total = enroll(course, people)
     notes = "".join(f"\n  {one.student}: {one.note}" for one in people if one.note)
+    kind = "plain CSV" if kind == "folder" else kind
     return f"{roster} ({kind}): {len(people)} students, {new} new; {total} in the class{notes}"
 
 

@@ -72,7 +72,8 @@ def read_roster(path: Path, system: str | None, known: Known) -> tuple[str, list
     `system` is the kind that a download needs. A folder, or None for a class list, takes any.
     """
     sheet = _in_english(read_sheet(path))
-    found = next(one for one, (_, heads, _) in _KINDS.items() if all(map(sheet.columns, heads)))
+    header = {name.strip() for name in sheet.header}
+    found = next(kind for kind, (_, heads, _) in _KINDS.items() if header.issuperset(heads))
     kind = found if system in (None, "folder") else system
     what, _, columns = _KINDS[kind]
     modified = sheet.columns(_MODIFIED)[:1]

@@ -38,10 +38,12 @@ for (const table of document.querySelectorAll("table.students")) {
     return field;
   };
   const field = (about) => Object.assign(document.createElement("input"), about);
-  const states = ["any", "missing", "zero", "low", "waiting", "not_graded", "late"];
-  const choices = states.map((one) => new Option(one.replace("_", " "), one));
+  const found = new Set(rows.flatMap((row) => row.dataset.states.split(",")).filter(Boolean));
+  const states = ["missing", "zero", "low", "waiting", "not_graded", "late"];
   const choice = document.createElement("select");
-  choice.append(...choices);
+  for (const one of ["any", ...states.filter((one) => found.has(one))]) {
+    choice.append(new Option(one.replace("_", " "), one));
+  }
   const name = add("Name or section", field({ type: "search" }));
   const state = add("State", choice);
   const most = add("At most %", field({ type: "number", min: 0, max: 100 }));

@@ -1,5 +1,6 @@
 
 // Sort the table of students by a column, and show only the students that fit the filters.
+const collator = new Intl.Collator(undefined, { numeric: true });
 for (const table of document.querySelectorAll("table.students")) {
   const body = table.tBodies[0];
   const rows = [...body.rows];
@@ -20,7 +21,7 @@ for (const table of document.querySelectorAll("table.students")) {
       rows.sort((one, other) => {
         const [a, b] = [text(one, at), text(other, at)];
         if (!a || !b) return !a - !b; // the blank ones are last in both orders
-        return sign * a.localeCompare(b, undefined, { numeric: true });
+        return sign * collator.compare(a, b);
       });
       body.append(...rows);
     });

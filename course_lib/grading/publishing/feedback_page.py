@@ -20,6 +20,7 @@ from nbgrader.utils import is_grade, is_solution, is_task
 
 from course_lib.grading.adapters.nbgrader import SubmittedNotebook, coursedir_of, final_score
 from course_lib.grading.cell_kinds import is_check
+from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.clean_outputs import made_output
 from course_lib.grading.gradebook import opened
 from course_lib.grading.publishing.course_figures import figures_of
@@ -86,7 +87,8 @@ class MarkCells(NbGraderPreprocessor):
             marks = marks_of(submitted, lesson)
         source = Path(coursedir.root) / coursedir.source_directory / lesson / f"{name}.ipynb"
         _mark(nb, marks, figures_of(source))
-        about.update(marks.about, written=date.today())
+        collected = ClassFolder(Path(coursedir.root)).collected(lesson).get(about["student"], {})
+        about.update(marks.about, written=date.today(), group=collected.get("group"))
         return nb, resources
 
 

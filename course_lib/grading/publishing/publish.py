@@ -69,12 +69,16 @@ class Publisher:
         self._marks[student] = marks
         self._published.add(student)
 
-    def write_pages(self, ledger: Ledger) -> None:
-        """Make the pages of published work, and of work that a person has changed since."""
+    def write_pages(self, ledger: Ledger) -> int:
+        """Write pages of published work, and of work that a person has changed; count them."""
+        number = 0
         figures = figures_of(self.course.step("source") / self.lesson / f"{self.lesson}.ipynb")
+        collected = self.course.collected(self.lesson)
         for student, marks in self._marks.items():
             entry = ledger.get(student)
             marks.about["newer"] = entry.state == "outdated"
+            group = collected.get(student, {}).get("group", ["", ""])
+            marks.about.update({"group": group} if group[0] else {})
             shown = digest(json.dumps(marks, sort_keys=True, default=str))
             if entry.state in ("", "blank") or (
                 student not in self._published and (entry.state == "graded" or entry.shown == shown)
@@ -88,6 +92,8 @@ class Publisher:
                 write_atomically(place.with_name(name), text)
             state = "published" if entry.state == "graded" else entry.state
             ledger.put(replace(entry, state=state, notebook="", shown=shown))
+            number += 1
+        return number
 
     def _write_page(self, student: str, page: str) -> Path:
         place = self.course.step("feedback") / student / self.lesson / f"{self.lesson}.html"

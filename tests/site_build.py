@@ -4,9 +4,9 @@ import html
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
+
+import warm
 
 ROOT = Path(__file__).resolve().parent.parent
 REPOSITORY = "https://github.com/example/attention-course"
@@ -17,13 +17,8 @@ PACKED = (b"PK", b"\x1f\x8b", b"BZh", b"\xfd7z", b"7z")
 
 def run_course(*arguments, cwd=ROOT):
     """Run `course ARGUMENTS` in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "course_lib.cli", *map(str, arguments)],
-        cwd=cwd,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-    )
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return warm.run("-m", "course_lib.cli", *arguments, cwd=cwd, env=environment)
 
 
 def cells(kind, lesson):

@@ -77,11 +77,13 @@ def test_the_number_of_queries_does_not_depend_on_the_size_of_the_class(course, 
     assert asked.count(LARGE) == asked.count(SMALL) == 3
 
 
-def test_the_benchmark_times_the_export_and_both_reports(monkeypatch, capsys):
+def test_the_benchmark_times_what_reads_a_whole_class(monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     assert main(["bench", "scale", "--students", "3", "--lesson", "02", "--json", "--quiet"]) == 0
     measured = json.loads(capsys.readouterr().out)
     commands = ["course export --partial", "course report 02", "course report"]
+    commands += ["course answers 02", "course feedback 02 --pending"]
     assert list(measured["seconds"]) == commands and min(measured["seconds"].values()) > 0
     assert (measured["students"], measured["lessons"]) == (3, 1)
+    assert min(measured["memory"].values()) > 50
     assert measured["pages"] > measured["report"] > 1000

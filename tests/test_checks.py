@@ -104,6 +104,8 @@ def test_our_own_fault_is_called_ours_and_leaves_the_exercise_ungraded(monkeypat
 WORDS = [
     "contract.describe",
     "explain.find_violations",
+    "example.in_columns",
+    "example.numbers_beside",
     "example.text_of_input",
     "verdict.example_of",
     "verdict.explain",

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from course_lib.authoring.paste import solution_source
 from course_lib.checks import grade
 from course_lib.checks.judge.counting import touches
-from course_lib.checks.judge.prepare import drawn, is_counted, prepare
+from course_lib.checks.judge.prepare import drawn, is_read, prepare
 from course_lib.checks.judge.verdict import judge_observed
 from course_lib.checks.observe.call import observe_all
 from course_lib.checks.observe.observation import subject_of
@@ -157,7 +157,7 @@ def test_no_answer_and_no_cell_of_a_counted_exercise_is_found():
     counted = [
         find(name)
         for name, exercise in exercises().items()
-        if is_counted(exercise, drawn(exercise, np.random.default_rng(0)))
+        if is_read(exercise, drawn(exercise, np.random.default_rng(0)))
     ]
     sources = [solution_source(one.name) for one in counted]
     for one in counted:
@@ -228,6 +228,22 @@ def test_without_its_counts_an_answer_keeps_only_what_does_not_depend_on_them(na
     assert report.outcome == "incorrect" and report.points <= most
     assert (report.points > 0) == (most > 0)
     assert report.findings[0].message.startswith("Line 3 of cell 7, `import gc`, could change")
+
+
+def looks_inside(module, queries, keys, values):
+    inner = [cell.cell_contents for cell in type(module).forward.__closure__]
+    names = [type(one).__name__ for one in inner if isinstance(one, torch.nn.Module)]
+    return names[0] not in ("Jacana", "Hidden", "Reversed")
+
+
+def test_a_test_that_could_look_inside_its_objects_earns_nothing():
+    line = "inner = [cell.cell_contents for cell in type(module).forward.__closure__]"
+    assert touches(f"def test(module, *inputs):\n    {line}\n    return inner")[1] == line
+    name = "keys_permutation_invariant"
+    assert judged(name, looks_inside).points > 1
+    report = judged(name, looks_inside, f"Line 2 of cell 7, `{line}`,")
+    assert (report.outcome, report.points) == ("incorrect", 0.0)
+    assert "could look inside the functions or modules" in report.text()
 
 
 def in_a_hook(a, b):

@@ -95,6 +95,29 @@ def loses_the_streams(*args, **kwargs):
     sys.stdout = sys.stderr = None
 
 
+class Text(str):
+    def __getitem__(self, key):
+        raise KeyboardInterrupt
+
+    __format__ = rstrip = encode = __getitem__
+
+
+class ReadOnce(UserWarning):
+    """A warning whose text can be read once."""
+
+    def __str__(self):
+        text, self.args = self.args[0], ()
+        return text
+
+
+def warns_once(*args, **kwargs):
+    warnings.warn(ReadOnce("once"), stacklevel=1)
+
+
+def replaces_the_streams_methods(*args, **kwargs):
+    sys.stdout.getvalue = sys.stderr.getvalue = lambda: 1 / 0
+
+
 def empties_its_arguments(*args, **kwargs):
     for value in args:
         if isinstance(value, torch.Tensor):
@@ -139,6 +162,9 @@ ANSWERS = {
     "error_without_text": raises(Unprintable()),
     "error_that_cannot_be_printed": raises(ValueError("\ud800")),
     "error_of_one_long_line": raises(ValueError("z" * 100_000)),
+    "error_with_an_odd_text": raises(type("Odd", (Exception,), {"__str__": lambda e: Text("x")})()),
+    "warns": warns_once,
+    "replaces": replaces_the_streams_methods,
     "equal": returns(SaysYes()),
     "raising_result": returns(RaisesWhenAsked()),
     "liar": returns(torch.zeros(3).as_subclass(Liar)),

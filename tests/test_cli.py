@@ -91,7 +91,9 @@ def test_the_table_of_a_class_fits_80_columns(lesson):
     rows = tuple(GradedExercise(name, 1.666, 2.0, "incorrect") for name in (*names, lesson))
     written = (GradedExercise("essay", None, 1.0, "waiting"),)
     students = tuple(
-        GradedSubmission(f"{n}-{'long' * n}", rows, written, notices=("a cell was restored",))
+        GradedSubmission(
+            f"{n}-{'long' * n}", rows, written, late_penalty=1.666, notices=("a cell was restored",)
+        )
         for n in range(30)
     )
     shown = io.StringIO()
@@ -101,7 +103,9 @@ def test_the_table_of_a_class_fits_80_columns(lesson):
     assert max(map(len, text.splitlines())) <= 80
     for n in range(30):
         (row,) = (line for line in text.splitlines() if re.match(rf"{n}-.*✗", line))
-        assert row.count("✗ 1.7") == len(rows) and row.rstrip().endswith("to grade")
+        assert (
+            row.count("✗ 1.7") == len(rows) and "−1.7" in row and row.rstrip().endswith("to grade")
+        )
     for number, name in enumerate((*names, "all together"), start=1):
         assert f"{number}:{name}" in " ".join(text.split())
     assert text.count("a cell was restored") == 1  # with the names of those it concerns
@@ -148,6 +152,8 @@ for line in json.loads(sys.argv[1]):
 print(json.dumps(found))
 """
 ARGUMENTS = {
+    "answers": "02",
+    "rerun": "02 ada",
     "collect": "02 download.zip",
     "extend": "02 ada --to 2030-01-01",
     "feedback": "02",

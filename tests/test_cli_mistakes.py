@@ -62,6 +62,8 @@ ARGUMENTS = {
     "collect": "collect 02 FILE.zip",
     "extend": "extend 02 ada --to 2026-03-05",
     "feedback": "feedback 02",
+    "answers": "answers 02",
+    "rerun": "rerun 02 ada",
     "train": "train writer",
     "new": "new exercise window_mask --lesson 02",
     "bench": "bench grading",

@@ -3,11 +3,12 @@
 import zipfile
 
 import pytest
-from grading_course import LESSON, QUICK, hand_in
+from grading_course import LESSON, QUICK, RIGHT, hand_in, honest
 from test_collect import WORKSHEET, collect, course, enroll, lines, made, packed, work
 
 from course_lib.cli.main import main
 from course_lib.grading import driver
+from course_lib.grading.class_folder import ClassFolder
 
 __all__ = ["course", "made", "work"]  # fixtures
 pytestmark = pytest.mark.usefixtures("warm")
@@ -80,6 +81,49 @@ def test_without_an_lms_each_student_has_a_folder(course, work):
     with zipfile.ZipFile(course / "exports" / f"{LESSON}_feedback.zip") as archive:
         assert set(archive.namelist()) == {f"{one}/{LESSON}.html" for one in ("ada", "eve")}
         assert archive.read(f"ada/{LESSON}.html") == page(course, "ada")
+
+
+def test_pages_with_ungraded_answers_are_counted_and_left_out_unless_asked(course, made, capsys):
+    hand_in(course, "ada", honest(made, **RIGHT))
+    hand_in(course, "eve", honest(made, **RIGHT, why="Because."))
+    driver.grade(course, LESSON, settings=QUICK)
+    assert main(["feedback", "02"]) == 3
+    said = capsys.readouterr().out
+    assert "NO PAGE: pending: why" in said and "a person has yet to grade an answer: 1" in said
+    archive = course / "exports" / f"{LESSON}_feedback.zip"
+    assert zipfile.ZipFile(archive).namelist() == [f"ada/{LESSON}.html"]
+    assert main(["feedback", "02", "--pending"]) == 0
+    assert len(zipfile.ZipFile(archive).namelist()) == 2
+
+
+def test_only_pages_with_new_points_are_written_again(course, made, capsys):
+    with (course / "nbgrader_config.py").open("a") as config:
+        config.write("\nc.LateSubmissionPlugin.penalty_method = 'zero'\n")
+    for student in ("ada", "eve"):
+        hand_in(course, student, honest(made, **RIGHT, why="Because."))
+    (course / f"submitted/ada/{LESSON}/timestamp.txt").write_text("2026-03-03 12:00:00 UTC")
+    with ClassFolder(course).gradebook() as gradebook:
+        gradebook.update_or_create_assignment(LESSON, duedate="2026-03-02 12:00:00")
+    driver.grade(course, LESSON, settings=QUICK)
+    with ClassFolder(course).gradebook() as gradebook:
+        grade = gradebook.find_grade("why", LESSON, LESSON, "ada")
+        grade.manual_score, grade.needs_manual_grade = 1.5, False
+        gradebook.db.commit()
+        before = grade.notebook.late_submission_penalty
+    others = course / f"feedback/eve/{LESSON}/{LESSON}.html"
+    written = others.stat().st_mtime_ns
+    capsys.readouterr()
+    assert main(["feedback", "02"]) == 3  # eve's answer waits
+    said = capsys.readouterr().out
+    assert "written again, since a person gave points or comments: 1" in said
+    assert b"1.5 of 2" in page(course, "ada") and others.stat().st_mtime_ns == written
+    archive = course / "exports" / f"{LESSON}_feedback.zip"
+    assert zipfile.ZipFile(archive).read(f"ada/{LESSON}.html") == page(course, "ada")
+    with ClassFolder(course).gradebook() as gradebook:
+        (notebook,) = gradebook.find_submission(LESSON, "ada").notebooks
+        assert notebook.late_submission_penalty == before + 1.5  # all of the points
+    main(["feedback", "02"])
+    assert "written again" not in capsys.readouterr().out
 
 
 def test_what_cannot_be_given_back_is_refused_in_one_sentence(course, work, capsys):

@@ -1,5 +1,7 @@
 """The class report's facts, worked out from synthetic rows."""
 
+import base64
+import hashlib
 import re
 from dataclasses import replace
 
@@ -8,7 +10,13 @@ from grading_course import nbgrader_cell
 from pages import what_it_loads
 
 from course_lib.cli.tables import _points
-from course_lib.grading.class_report.pages import facts, index_page, lesson_page, needs_a_look
+from course_lib.grading.class_report.pages import (
+    equal_answers,
+    facts,
+    index_page,
+    lesson_page,
+    needs_a_look,
+)
 from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
 from course_lib.grading.read_checks import read_notebook
 
@@ -111,10 +119,10 @@ def test_the_page_over_all_lessons_has_a_row_for_each_lesson_and_for_each_studen
     lessons, students = re.findall("<tbody>(.*?)</tbody>", page, re.DOTALL)
     rows = [re.sub("<[^>]*>", " ", row).split() for row in students.split("</tr>")][:-1]
     assert rows == [
-        ["low", "50%", "62%"],
+        ["low", "50%", "62%", "56%"],
         ["none", "none", "none"],
         ["part", "not", "graded", "none"],
-        ["wrote", "100%", "100%"],
+        ["wrote", "100%", "100%", "100%"],
     ]
     found = re.findall('<a href="([^"]*)">([^<]*)<', students)
     assert found == [("b/low.html", "low"), ("a/low.html", "50%"), ("b/low.html", "62%")]
@@ -136,8 +144,51 @@ def test_every_table_has_a_caption_and_every_heading_cell_a_scope():
     assert "<code>x</code> is &lt;b&gt;not&lt;/b&gt; doubled." in page
     assert page.count("<table") == 6 and index.count("<table") == 2
     for text in (page, index):
-        assert what_it_loads(text) == []
+        # The policy allows the one script, by its hash, and nothing else.
+        assert what_it_loads(text) == ["<meta>", "<script>"]
+        text, script, _ = re.split("<script>(.*?)</script>", text, flags=re.DOTALL)
+        hashed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        assert "default-src 'none'" in text and f"script-src 'sha256-{hashed}'\"" in text
         assert text.count("<table") == text.count("<caption")
         assert text.count("<th ") == len(re.findall('<th scope="(?:row|col)"', text))
         assert not re.search("<(img|script|link|b|th)[ >](?!scope)", text)
         assert "&lt;img src=x onerror=alert(1)&gt;" in text and '<html lang="en">' in text
+
+
+def test_mistakes_come_before_names_and_states_look_different():
+    lesson = summary(
+        student("zero", 0, 0, outcome="incorrect", mistake="often"),
+        student("low", 0, 3, outcome="incorrect"),
+        student("late", 4, 4, late_seconds=60, written={"why": "waiting"}),
+        student("blank", None, None, problem="no notebook was submitted"),
+    )
+    everyone = dict.fromkeys(["blank", "late", "low", "none", "zero"], ("", ""))
+    everyone["low"] = ("Lo <b>", "A")
+    page = lesson_page(lesson, {}, everyone)
+    assert page.index("<h2>Mistakes") < page.index("<h2>Scores") < page.index("Who needs a look")
+    index = index_page([lesson], {}, everyone)
+    states = dict(re.findall(r'<tr data-states="(.*?),?" .*?<th scope="row">(\w+)', index))
+    expected = {
+        "not_graded": "blank",
+        "waiting,late": "late",
+        "low": "low",
+        "missing": "none",
+        "zero": "zero",
+    }
+    assert states == expected
+    assert 'data-share="0.3750" data-section="A"' in index and "Lo &lt;b&gt;" in index
+    assert 'aria-label="Students in each tenth of the points: 1, 0, 0, 1,' in index
+
+
+def test_equal_answers_are_counted_and_only_wrong_ones_are_listed():
+    same, other = {"double": "a", "square": "x"}, {"double": "a", "square": "y"}
+    lesson = summary(
+        student("ada", 4, 0, outcome="incorrect", answer_digests=same),
+        student("bob", 4, 0, outcome="incorrect", answer_digests=same),
+        student("eve", 4, 0, outcome="incorrect", answer_digests=other),
+        student("joe", 0, 0, outcome="not_attempted", answer_digests=same),
+    )
+    assert equal_answers(lesson) == [("double", 3, []), ("square", 2, [["ada", "bob"]])]
+    page = lesson_page(lesson, {})
+    assert "<td>2: ada, bob</td>" in page and "Equal answers" in page
+    assert "Equal answers" not in lesson_page(summary(student("ada", 4, 4)), {})

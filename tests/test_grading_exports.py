@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -206,6 +206,25 @@ def test_what_stands_there_is_replaced_only_with_overwrite(filled):
     assert last(wrote) == ["9.5", "EX", "4.33"]
     assert outcome.lessons[0]["closed"] == {"o'brien": "excused there"}
     assert last(filled(file, overwrite=True)[1]) == ["10", "EX", "4.33"]
+
+
+def test_missing_work_counts_0_only_when_asked_and_when_it_is_due(course, filled):
+    with opened(course) as book:
+        book.update_or_create_student("new")
+        book.update_or_create_submission(LESSON, "new", extension=timedelta(days=400_000))
+    rows = ('"D",1,dan,A,', '"N",2,new,A,', '"B",3,bob,A,', '"X",4,stranger,A,')
+    assert last(filled(canvas(*rows), lessons=[LESSON])[1]) == ["", "", "", ""]
+    outcome, wrote = filled(canvas(*rows), lessons=[LESSON], zero_missing=True)
+    assert last(wrote) == ["0", "", "", ""]  # bob waits for a person
+    assert outcome.lessons[0]["zero"].keys() == {"dan"} and outcome.exit_code == 3
+    assert "0, since nothing was handed in              1\n      dan" in export_text(outcome)
+    outcome = export(course, ExportRequest(lessons=[LESSON], zero_missing=True))
+    table = {row[0]: row for row in cells(outcome.output.read_bytes())}
+    total = table["student"].index(f"{LESSON}/total")
+    assert (table["dan"][total], table["new"][total]) == ("0", "")
+    with opened(course) as book:
+        book.find_assignment(LESSON).duedate = datetime(2999, 1, 1)
+    assert last(filled(canvas(*rows), lessons=[LESSON], zero_missing=True)[1]) == [""] * 4
 
 
 def test_other_points_need_scale_and_the_error_names_both(filled):

@@ -1,9 +1,11 @@
 """Ordinary nbgrader assignments: graded in the sandbox as stock nbgrader grades them."""
 
+from copy import deepcopy
+
 import nbformat
 import pytest
 from grading_course import CONFIG, QUICK, graded_cell, nbgrader, nbgrader_cell
-from nbformat.v4 import new_notebook
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from course_lib.cli import main as cli
 from course_lib.grading import stock_nbgrader
@@ -36,14 +38,20 @@ def homework():
     answer = nbgrader_cell(stub, "double-answer", solution=True)
     manual = nbgrader_cell("### BEGIN SOLUTION\ny = double(3)\n### END SOLUTION", "by-a-person")
     manual.metadata.nbgrader |= {"grade": True, "solution": True, "locked": False, "points": 3}
-    return new_notebook(metadata={"kernelspec": kernel}, cells=[answer, *tests, manual])
+    task = new_markdown_cell(
+        "Add cells that draw it.", id="task", metadata=deepcopy(manual.metadata)
+    )
+    task.metadata.nbgrader |= {"grade": False, "solution": False, "task": True, "locked": True}
+    task.metadata.nbgrader.grade_id = "task"
+    return new_notebook(metadata={"kernelspec": kernel}, cells=[answer, *tests, manual, task])
 
 
-def hand_in(root, student, answer):
+def hand_in(root, student, answer, *own):
     notebook = nbformat.read(root / f"notebooks/{NAME}/{NAME}.ipynb", as_version=4)
-    notebook.cells[0].source, notebook.cells[-1].source = answer, "y = double(2)"
+    notebook.cells[0].source, notebook.cells[-2].source = answer, "y = double(2)"
+    notebook.cells += own
     place = root / "submitted" / student / NAME / f"{NAME}.ipynb"
-    place.parent.mkdir(parents=True)
+    place.parent.mkdir(parents=True, exist_ok=True)
     nbformat.write(notebook, place)
 
 
@@ -84,7 +92,8 @@ def test_tests_of_asserts_are_graded_in_the_sandbox_as_by_stock_nbgrader(course)
     summary = grade(course, NAME, settings=QUICK)
     assert points(summary) == stock_points(course) == EXPECTED
     assert summary.exit_code == 0 and not any(s.notices for s in summary.students)
-    assert summary.waiting == {student: ["by-a-person"] for student in ANSWERS}, "code, too"
+    by_person = ["by-a-person", "task"]
+    assert summary.waiting == dict.fromkeys(ANSWERS, by_person), "code and tasks, too"
     assert len(list(course.glob("feedback/*/*/*.html"))) == len(ANSWERS)
     nbgrader(course, "autograde", NAME, "--force")
     assert stock_points(course) == EXPECTED
@@ -117,9 +126,31 @@ def test_the_command_takes_its_name(course, monkeypatch, capsys):
     monkeypatch.chdir(course)
     assert cli.main(["grade", NAME, "--executor", "serial"]) == 0
     shown = capsys.readouterr().out
-    assert "only-what-is-shown" in shown and "7 answers to grade: open formgrader" in shown
+    assert "only-what-is-shown" in shown and "14 answers to grade: open formgrader" in shown
     assert cli.main(["report", NAME, "-q"]) == 0
     assert cli.main(["export", NAME, "-q"]) == 0
     table = (course / "grades.csv").read_text()
     assert f"{NAME}/test-double" in table and 'waiting,"an answer waits for a person' in table
     assert cli.main(["bundle", NAME, "-q"]) == 2
+
+
+def test_points_of_a_task_belong_to_the_version_they_were_given_for(course, warm):
+    def graded(*own):
+        hand_in(course, "right", ANSWERS["right"][0], *own)
+        (found,) = grade(course, NAME, settings=QUICK).only(["right"]).students
+        page = course / "feedback" / "right" / NAME / f"{NAME}.html"
+        return found, " ".join(page.read_text(encoding="utf-8").split())
+
+    found, page = graded(new_code_cell("print(1)"))
+    assert "task" in found.waiting and "6 points are pending" in page
+    with ClassFolder(course).gradebook() as gradebook:
+        given = gradebook.find_grade("task", NAME, NAME, "right")
+        given.manual_score, given.needs_manual_grade = 1, False
+        gradebook.find_comment("task", NAME, NAME, "right").manual_comment = "Too small."
+        gradebook.db.commit()
+    found, page = graded(new_code_cell("print(1)"))
+    assert found.answers[-1].points == 1 and "3 points are pending" in page
+    found, page = graded(new_code_cell("print(2)"))
+    assert "task" in found.waiting and found.answers[-1].points is None
+    assert "The 1 of 3 points are for an earlier version" in page and "6 points are pending" in page
+    assert "The comment below was written about an earlier version." in page

@@ -192,6 +192,18 @@ def test_an_answer_that_is_wrong_itself_keeps_its_first_report(runner):
 
 
 @linux
+def test_an_answer_that_is_stopped_and_beside_the_courses_version_only_raises_is_graded(runner):
+    negative = NOT_SQUARED.replace("return ", "return -1 - ")
+    own = "def kernel_pooling(queries, keys, values, bandwidth):\n    "
+    own += "while squared_distances(queries, keys).min() < 0: pass\n    raise ValueError()"
+    answers = {"squared_distances": negative, "kernel_pooling": own}
+    rows, shown, _ = graded(runner, POOLING, **answers)
+    # Beside the course's version, the error is right where the statement asks for one.
+    assert rows["kernel_pooling"].points == 0.1 and rows["kernel_pooling"].outcome == "raised"
+    assert IN_PLACE in shown["kernel_pooling"]
+
+
+@linux
 def test_a_finding_of_an_exercise_is_not_repeated_for_the_lesson(runner):
     wrong = "def masked_softmax(scores, valid_lens=None, mask=None):\n    return scores.softmax(-1)"
     _, shown, _ = graded(runner, "02_masked_softmax", masked_softmax=wrong)

@@ -2,23 +2,32 @@
 
 All pages share one copy of the course and one folder of a class, which the first page makes. What
 is not run, and why, is in `guides.NOT_RUN`. What two pages say is run once, but the term and the
-changes in it are run line by line.
+changes in it are run line by line. What starts with `course` runs in a warm process (`warm.py`),
+and what starts with `python -m course_lib` in a new one.
 """
 
+import inspect
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import zipfile
+from copy import deepcopy
+from csv import DictReader, DictWriter
 from pathlib import Path
 
 import nbformat
 import pytest
+import warm
 from guides import NOT_RUN, ROOT, commands_in, copy_of_the_course, reason_for, typed
 from nbgrader.api import Gradebook
+from test_grading_plain import hand_in as hand_in_homework
+from test_grading_plain import homework
 from waiting import PATIENCE
 
+from course_lib.authoring.variants import variants
 from course_lib.demo.demo_course import answer, sample_class
 from course_lib.grading.class_folder import ClassFolder
 
@@ -35,6 +44,7 @@ PAGES = {  # page -> folder of its commands; the first page creates what the oth
     "docs/export.md": CLASS,
     "docs/grading.md": CLASS,
     "docs/scale.md": CLASS,
+    "docs/bundle.md": CLASS,
     "CONTRIBUTING.md": CLONE,
     "docs/testing.md": CLONE,
 }
@@ -73,19 +83,15 @@ class Shell:
     def __init__(self, base: Path) -> None:
         self.base = self.folder = base
         self.clone = copy_of_the_course(base / CLONE)
-        programs, exchange = base / "bin", base / "exchange"
-        programs.mkdir()
+        exchange = base / "exchange"
         exchange.mkdir()
         exchange.chmod(0o777)
-        (programs / "course").write_text(f'#!/bin/sh\nexec {sys.executable} -m course_lib "$@"\n')
-        (programs / "course").chmod(0o755)
         settings = f'c = get_config()\nc.Exchange.root = "{exchange}"\n'
         (base / "jupyter").mkdir()
         (base / "jupyter/nbgrader_config.py").write_text(settings)
-        path = [str(programs), str(Path(sys.executable).parent), os.environ["PATH"]]
         self.environ = {
             **os.environ,
-            "PATH": os.pathsep.join(path),
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
             "PYTHONPATH": str(self.clone),
             "JUPYTER_CONFIG_DIR": str(base / "jupyter"),
             "JUPYTER_DATA_DIR": str(base / "jupyter"),
@@ -102,14 +108,18 @@ class Shell:
         anew = page in (TERM, CHANGES) and "matrix" not in command
         if (self.folder, short) in self.done and not anew:
             return ""
-        done = subprocess.run(
-            ["bash", "-c", command],
-            cwd=self.folder,
-            env=self.environ,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-        )
+        if command.startswith("course "):
+            arguments = ["-m", "course_lib", *shlex.split(command)[1:]]
+            done = warm.run(*arguments, cwd=self.folder, env=self.environ)
+        else:
+            done = subprocess.run(
+                ["bash", "-c", command],
+                cwd=self.folder,
+                env=self.environ,
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE,
+            )
         said = f"$ {command}\n{done.stdout[-1500:]}\n{done.stderr[-1500:]}"
         assert done.returncode == code, said
         self.done.add((self.folder, short))
@@ -166,8 +176,26 @@ def prepare(shell: Shell, command: str) -> str:
             (folder / f"{system}.csv").write_text(text)
             if (folder, command) not in shell.done:
                 (folder / f"{system}_filled.csv").unlink(missing_ok=True)
+    if "--read given.csv" in command:
+        with (folder / f"exports/{LESSON}_answers.csv").open(encoding="utf-8-sig") as file:
+            rows = [
+                row | {"points": {"ada": 3, "bob": 1}[row["student"]]} for row in DictReader(file)
+            ]
+        with (folder / "given.csv").open("w", newline="") as file:
+            table = DictWriter(file, rows[0])
+            table.writeheader()
+            table.writerows(rows)
+    if "--groups groups.csv" in command:
+        (folder / "groups.csv").write_text("student,group\nada,1\nbob,2\n")
+    if "--roster FILE" in command:
+        command = command.replace("FILE", "class.csv")
     if "class.csv" in command:
         (folder / "class.csv").write_text(PEOPLE)
+    if "generate_assignment homework" in command:
+        (folder / "solutions/homework").mkdir()
+        nbformat.write(homework(), folder / "solutions/homework/homework.ipynb")
+    if "course grade homework" in command:
+        hand_in_homework(folder, "ada", "def double(n):\n    return n + n")
     if "LESSON.ipynb" in command:
         cells = [nbformat.v4.new_code_cell(TINY)]
         nbformat.write(nbformat.v4.new_notebook(cells=cells), folder / "LESSON.ipynb")
@@ -175,12 +203,8 @@ def prepare(shell: Shell, command: str) -> str:
 
 
 def by_hand(shell: Shell) -> None:
-    """Give points in formgrader, as nbgrader stores them: for a written answer, and for code."""
+    """Give points for code in formgrader, as nbgrader stores them."""
     with shell.gradebook() as gradebook:
-        for student, points in (("ada", 3), ("bob", 1)):
-            for cell in gradebook.find_submission(LESSON, student).notebooks[0].grades:
-                if cell.needs_manual_grade:
-                    cell.manual_score, cell.needs_manual_grade = points, False
         gradebook.find_grade("length_mask", LESSON, LESSON, "bob").manual_score = 1.5
         gradebook.db.commit()
 
@@ -191,7 +215,7 @@ def test_a_term_works_as_typed(shell):
         r"^```text\n(.*?)^```$", (ROOT / TERM).read_text(encoding="utf-8"), re.M | re.S
     )
     for command in typed(TERM):
-        if command.startswith("course lab"):
+        if command.startswith("course answers"):
             by_hand(shell)
         if reason_for(command):
             continue
@@ -218,7 +242,41 @@ def test_every_command_of_a_page_works_as_typed(shell, page):
     assert commands
     for command in commands:
         if not reason_for(command):
-            shell.type(prepare(shell, command), page)
+            missing = command.startswith("course collect")
+            shell.type(prepare(shell, command), page, code=3 if missing else 0)
+
+
+def test_copies_are_the_first_of_the_similar_answers(shell):
+    shell.folder = shell.base / "similar"
+    _, release = ClassFolder(shell.base / CLASS).read_release(LESSON)
+    right = {
+        name: [inspect.getsource(one.answer) for one in variants(ROOT, name) if one.is_right]
+        for name in ("causal_mask", "length_mask", "stable_softmax", "masked_softmax")
+    }
+    class_of_eight = [*range(6), 0, 0]  # the last two copied, and one of them changed the names
+    for number, copied in enumerate(class_of_eight):
+        notebook = deepcopy(release)
+        for cell in notebook.cells:
+            name = cell.metadata.get("nbgrader", {}).get("grade_id", "").removesuffix("-answer")
+            if sources := right.get(name):
+                cell.source = sources[copied % len(sources)].replace("@right\n", "")
+                if number == 7:
+                    cell.source = re.sub(
+                        r"\b(scores|mask|num_\w+|i|j|m|dim)\b", r"my_\1", cell.source
+                    )
+        place = shell.folder / "autograded" / f"s{number}" / LESSON / f"{LESSON}.ipynb"
+        place.parent.mkdir(parents=True)
+        nbformat.write(notebook, place)
+    shutil.copytree(shell.base / CLASS / "notebooks" / LESSON, shell.folder / "notebooks" / LESSON)
+    text = (ROOT / "docs/grading.md").read_text(encoding="utf-8").partition("## Similar answers")[2]
+    for command in commands_in(text.partition("\n## ")[0]):
+        if not reason_for(command):
+            shell.type(command)
+    page = (shell.folder / "similar.html").read_text(encoding="utf-8")
+    pairs = re.findall(r"similar/(s\d)/.*?similar/(s\d)/", page.partition("Matched Code")[2], re.S)
+    assert {frozenset(pair) for pair in pairs[:3]} == {
+        frozenset(pair) for pair in (("s0", "s6"), ("s0", "s7"), ("s6", "s7"))
+    }
 
 
 def section(shell: Shell, title: str) -> list[tuple[str, str]]:
@@ -286,6 +344,14 @@ def test_an_added_exercise_is_worth_nothing_to_those_who_handed_in_before(shell)
 
 def test_a_dropped_exercise_leaves_every_total(shell):
     section(shell, "A dropped exercise")
+    assert shell.total("ada") == (14, 15)
+
+
+def test_an_update_keeps_what_the_class_changed(shell):
+    before = (shell.base / CLASS / "course.toml").read_text(encoding="utf-8")
+    said = dict(section(shell, "An update of the course"))
+    assert "left alone" in said["course init ."]
+    assert (shell.base / CLASS / "course.toml").read_text(encoding="utf-8") == before
     assert shell.total("ada") == (14, 15)
 
 

@@ -4,8 +4,10 @@ import ast
 import functools
 import inspect
 import math
+import re
 from pathlib import Path
 
+import nbformat
 import pytest
 import torch
 from torch import nn
@@ -118,6 +120,25 @@ def test_without_residuals_all_positions_of_a_numeral_are_equal_after_three_bloc
 def test_lesson_00s_translator_trains_as_long_as_lesson_09_says():
     num_steps = inspect.signature(store_translator).parameters["num_steps"].default
     assert (num_steps, num_steps * 3 // 8) == (800, 300)
+
+
+def test_attention_spells_most_words_in_lesson_07_and_counting_does_not():
+    book = nbformat.read(ROOT / "solutions/07_bug_hunt/07_bug_hunt.ipynb", as_version=4)
+    (cell,) = (cell for cell in book.cells if "class Writer" in cell.source)
+    printed = "".join(output.get("text", "") for output in cell.outputs)
+    long_words = re.compile(r"\b[a-z]{4,}\b")
+    told = "\n".join(story.text for story in stories(2000, seed=0))
+    known = {*long_words.findall(told)}
+    _, counting, attending = printed.split("--- ")
+    shares = []
+    for text in (counting, attending):
+        words = long_words.findall(text.partition("\nOne morning")[2])
+        shares.append(sum(word in known for word in words) / len(words))
+    assert shares[0] < 0.3 and shares[1] > 0.7
+    assert "your attention: loss 0.71" in attending  # as lesson 10 says
+    # Some sentences come back whole, apart from the names.
+    whole, written = (re.sub(r"\b[A-Z]\w+", "X", text).split("\n") for text in (told, attending))
+    assert {*whole} & {line for line in written if len(line) > 20}
 
 
 @functools.cache

@@ -1,42 +1,33 @@
 """Lessons run on a GPU if there is one. Here it is one made of Python."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import warm
 from lesson_on_gpu import DEVICE, LEFT_OUT, ROOT, SHORTER
-from waiting import PATIENCE
 
 from course_lib.exercises import lessons
 
-WITHOUT_MODELS = "01_kernel_pooling"
-SLUGS = [slug for slug in lessons() if slug != WITHOUT_MODELS]
+SLUGS = [*lessons()]
 TESTS = Path(__file__).parent
+
+
+def run(*arguments):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(TESTS)}
+    found = warm.run(*arguments, cwd=ROOT, env=environment)
+    assert found.returncode == 0, found.stderr[-2000:]
 
 
 def text(slug):
     return (ROOT / "solutions" / slug / f"{slug}.py").read_text(encoding="utf-8")
 
 
-def python(*arguments):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(TESTS)}
-    command = [sys.executable, *map(str, arguments)]
-    found = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=PATIENCE
-    )
-    assert found.returncode == 0, found.stderr[-2000:]
-    return found.stdout
-
-
-def test_a_line_sets_the_device_in_every_lesson_that_has_a_model():
+def test_a_line_sets_the_device_in_every_lesson():
     assert {text(slug).count(DEVICE) for slug in SLUGS} == {1}
     assert {text(slug).count("cuda.is_available") for slug in SLUGS} == {1}
     together = "".join(map(text, SLUGS))
     assert all(loop in together for loop in (LEFT_OUT, *SHORTER))
-    bare = text(WITHOUT_MODELS)
-    assert "models.trained" not in bare and "models.training" not in bare
 
 
 DEVICE_CODE = """
@@ -75,11 +66,13 @@ assert there.to("cpu").numpy().sum() == 3 and f"{there.max():.1f}" == "2.0"
 """
 
 
-def test_the_gpu_made_of_python_trains_like_the_cpu_and_refuses_to_mix():
-    python("-c", DEVICE_CODE)
+def test_the_gpu_made_of_python_trains_like_the_cpu_and_refuses_to_mix(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(DEVICE_CODE)
+    run(program)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("slug", SLUGS)
 def test_every_cell_of_a_lesson_runs_on_a_gpu(slug):
-    python(TESTS / "lesson_on_gpu.py", slug)
+    run(TESTS / "lesson_on_gpu.py", slug)

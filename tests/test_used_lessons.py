@@ -1,15 +1,12 @@
 """After a student and an instructor have used the lessons, every verb works and changes none."""
 
-import os
 import subprocess
-import sys
 import zipfile
 
 import nbformat
 import pytest
 from guides import copy_of_the_course
-from site_build import ROOT
-from waiting import PATIENCE
+from site_build import ROOT, run_course
 
 pytestmark = pytest.mark.slow
 ANSWERED, RUN, BOTH = "03_batch_matmul", "04_additive_attention", "02_masked_softmax"
@@ -54,14 +51,7 @@ def course(clone):
 
     def run(*arguments):
         before = {name: (clone / name).read_bytes() for name in USED}
-        done = subprocess.run(
-            [sys.executable, "-m", "course_lib.cli", *map(str, arguments)],
-            cwd=clone,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-        )
+        done = run_course(*arguments, cwd=clone)
         assert done.returncode == 0, done.stderr
         assert {name: (clone / name).read_bytes() for name in USED} == before
         return done.stdout + done.stderr
@@ -106,11 +96,5 @@ def test_another_lesson_and_all_lessons_are_built(course, clone):
     assert named(said) == USED.keys()
     assert "10_language_model: " in said
     for slug in (ANSWERED, RUN, BOTH):
-        done = subprocess.run(
-            [sys.executable, "-m", "course_lib.cli", "build", slug],
-            cwd=clone,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-        )
+        done = run_course("build", slug, cwd=clone)
         assert done.returncode == 1 and "so it is not replaced" in done.stderr

@@ -1,4 +1,4 @@
-"""`course bench scale`: time the export and the report of a large class.
+"""`course bench scale`: time what reads or writes the grades of a large class.
 
 The class is generated. Every lesson is released as usual, but no answer is graded. A few graded
 notebooks with different outcomes are made for each lesson, and each student gets one of them: its
@@ -21,6 +21,7 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 from nbgrader.api import Comment, Grade, Student, SubmittedAssignment, SubmittedNotebook, new_uuid
+from nbgrader.utils import is_grade, is_solution
 from sqlalchemy import insert
 
 from course_lib.benchmarks import machine
@@ -42,9 +43,9 @@ LATE = 0.1  # share of submissions
 def measure(
     root: Path, lessons: Sequence[str], students: int, tell: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Generate a class and time its export and its reports, each command in its own process.
+    """Generate a class and time its exports, reports and pages, each command in its own process.
 
-    Return wall and CPU times in seconds, and the sizes of the pages in bytes.
+    Return wall and CPU times in seconds, peaks of memory in MB, and sizes of pages in bytes.
     """
     with tempfile.TemporaryDirectory(prefix="course-bench-") as scratch:
         folder = Path(scratch) / "class"
@@ -52,18 +53,30 @@ def measure(
         for lesson in lessons:
             tell(f"{lesson}: {students} submissions")
             make_lesson(folder, lesson, students)
-        commands = (["export", "--partial"], ["report", lessons[0][:2]], ["report"])
-        seconds, cpu = {}, {}
+        first = lessons[0][:2]
+        release = {name: ClassFolder(folder).read_release(name)[1].cells for name in lessons}
+        asks = [
+            name for name in lessons if any(is_grade(c) and is_solution(c) for c in release[name])
+        ]
+        commands = ["export --partial", f"report {first}", "report"]
+        commands += [f"answers {name[:2]}" for name in asks[:1]]
+        commands += [f"feedback {first} --pending"] * 2  # the first one also writes the pages
+        seconds, cpu, memory = {}, {}, {}
         for command in commands:
-            name = f"course {' '.join(command)}"
+            name = f"course {command}"
             tell(name)
-            started, before = time.perf_counter(), os.times()
-            line = [sys.executable, "-m", "course_lib", *command, "--quiet"]
-            done = subprocess.run(line, cwd=folder, capture_output=True, text=True)
+            started = time.perf_counter()
+            line = [sys.executable, "-m", "course_lib", *command.split()]
+            with tempfile.TemporaryFile() as said:
+                process = subprocess.Popen(line, cwd=folder, stdout=said, stderr=said)
+                _, status, used = os.wait4(process.pid, 0)
+                process.returncode = os.waitstatus_to_exitcode(status)
+                said.seek(0)
+                if process.returncode:
+                    raise GradingError(f"{name} failed: {said.read().decode()[-500:]}")
             seconds[name] = round(time.perf_counter() - started, 2)
-            cpu[name] = round(sum(os.times()[2:4]) - sum(before[2:4]), 2)
-            if done.returncode:
-                raise GradingError(f"{name} failed: {done.stderr[-500:]}")
+            cpu[name] = round(used.ru_utime + used.ru_stime, 2)
+            memory[name] = round(used.ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 1e6)
         report = (folder / "report.html").stat().st_size
         pages = sum(page.stat().st_size for page in (folder / "report").iterdir())
     return {
@@ -72,6 +85,7 @@ def measure(
         "lessons": len(lessons),
         "seconds": seconds,
         "cpu": cpu,
+        "memory": memory,
         "report": report,
         "pages": pages,
     }

@@ -38,19 +38,31 @@ def init(
     folder: Annotated[
         Path, typer.Argument(help="A new or empty folder, or a class folder to update.")
     ],
+    roster: Annotated[
+        Path | None,
+        typer.Option(
+            "--roster",
+            metavar="FILE",
+            help="The class as CSV, from Canvas, Moodle, Gradescope or GitHub Classroom.",
+        ),
+    ] = None,
 ) -> None:
     """Make a folder for your class, outside the clone.
 
     The folder contains the configuration and the lessons, and every command works in it. Run the
     command again after an update of the course. It replaces the files that nobody edited and lists
-    those that it left alone.
+    those that it left alone. --roster enters the students into the gradebook, and keeps what the
+    gradebook knows about those who are there.
 
     Example: course init ../attention-2026
     """
     with working():
         from course_lib.authoring.new_class import init as make
+        from course_lib.collecting.collect import enter_class
 
     typer.echo(make(folder).text())
+    if roster:
+        typer.echo(enter_class(folder, roster))
 
 
 @verbs.command()

@@ -1,4 +1,4 @@
-"""The verbs of `course` for a class: demo, grade, report, export."""
+"""The verbs of `course` for a class: demo, grade, rerun, report, export."""
 
 import json
 from pathlib import Path
@@ -66,6 +66,15 @@ def grade(
         Sandbox, typer.Option(help="`course doctor` shows what this machine supports.")
     ] = "strict",
     workers: Annotated[int, typer.Option(min=0, help="Worker processes; 0 for one per core.")] = 0,
+    attempt: Annotated[
+        int | None,
+        typer.Option(
+            "--attempt",
+            min=1,
+            metavar="N",
+            help="With one --student: first take their Nth version, from the oldest.",
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Also grade unchanged work.")] = False,
     trusted: Annotated[
         bool, typer.Option("--trusted", help="You trust everyone who submitted; needed for off.")
@@ -84,13 +93,21 @@ def grade(
         from course_lib.grading.jobs import Settings
 
     root = course_root()
+    chosen = choose(assignment_names(root), lessons) or []
     if sandbox != "strict" and not trusted:
         raise UsageError(_UNTRUSTED.format(sandbox))
     if executor.startswith("dask://"):
         need("scale", "grade --executor dask")
     settings = Settings(executor, sandbox, workers, force=force)
+    if attempt is not None:
+        if len(chosen) != 1 or student is None or len(student) != 1:
+            raise UsageError("--attempt needs one LESSON and one --student")
+        with working():
+            from course_lib.collecting.attempt import use_attempt
+
+        typer.echo(use_attempt(root, chosen[0], student[0], attempt), err=True)
     summaries = []
-    for lesson in choose(assignment_names(root), lessons) or []:
+    for lesson in chosen:
         with executors.started_ahead(root, lesson, settings) as pool:
             with working():  # nbgrader takes a second, in which workers come up
                 from course_lib.collecting.extend import follow_due_date
@@ -117,6 +134,40 @@ def grade(
             if summary.lesson in late:
                 typer.echo(late[summary.lesson])
     raise typer.Exit(max(summary.exit_code for summary in summaries))
+
+
+@verbs.command()
+def rerun(
+    lesson: Annotated[str, typer.Argument(help="A lesson by name or number.")],
+    whose: Annotated[
+        str, typer.Argument(metavar="STUDENT|NOTEBOOK", help="Whose work, or a notebook to run.")
+    ],
+    sandbox: Annotated[
+        Sandbox, typer.Option(help="`course doctor` shows what this machine supports.")
+    ] = "strict",
+    trusted: Annotated[
+        bool, typer.Option("--trusted", help="You trust the student; needed for off.")
+    ] = False,
+) -> None:
+    """Run a student's notebook as the grader does, and show each cell's output.
+
+    The command ends with the versions in use and what differs from a kernel at home. It stores
+    nothing.
+
+    Example: course rerun 02 ada
+    """
+    with working():
+        from course_lib.collecting.rerun import rerun as run_again
+        from course_lib.grading.jobs import Settings
+
+    root = course_root()
+    if sandbox != "strict" and not trusted:
+        raise UsageError(_UNTRUSTED.format(sandbox))
+    name = find_lesson(assignment_names(root), lesson)
+    settings = Settings("serial", sandbox, force=True)
+    code, lines = run_again(root, name, whose, settings)
+    typer.echo("\n".join(lines))
+    raise typer.Exit(code)
 
 
 @verbs.command()
@@ -182,6 +233,10 @@ def export(
         bool,
         typer.Option("--partial", help="Include lessons with ungraded written answers."),
     ] = False,
+    missing: Annotated[
+        Literal["blank", "zero"],
+        typer.Option("--missing", help="The score of those who handed in nothing, once it is due."),
+    ] = "blank",
     scale: Annotated[
         bool, typer.Option("--scale", help="Convert to the maximum points of FILE.")
     ] = False,
@@ -228,6 +283,7 @@ def export(
         overwrite=overwrite,
         output=output,
         partial=partial,
+        zero_missing=missing == "zero",
         force=force,
         dry_run=dry_run,
     )

@@ -8,7 +8,7 @@ import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import IO
 
@@ -55,19 +55,23 @@ def run(root: Path, pytest_args: Sequence[str] = (), *, everything: bool = False
     if pytest_args:
         parts = {"tests": lambda: _pytest(root, "tests", pytest_args)}
     passed = failed = 0
-    with tempfile.TemporaryFile("w+") as log, ThreadPoolExecutor(1) as beside:
+    with (
+        tempfile.TemporaryFile("w+") as of_style,
+        tempfile.TemporaryFile("w+") as of_notebooks,
+        ThreadPoolExecutor(1) as beside,
+    ):
         if everything and not pytest_args:
             # The tests leave much of two cores idle, because they wait for browsers and guests.
             arguments = [*WORKERS, "1", "--nbval", *notebooks, *numeric, *quick]
-            done = beside.submit(_pytest, root, "notebooks", arguments, OTHER_PROCESSOR, log)
-
-            def notebooks_done() -> tuple[int, int]:
-                counts = done.result()
-                log.seek(0)
-                print(log.read())
-                return counts
-
-            parts["notebooks and numeric tests, as on another processor"] = notebooks_done
+            style = beside.submit(_style, root, of_style)
+            other = beside.submit(
+                _pytest, root, "notebooks", arguments, OTHER_PROCESSOR, of_notebooks
+            )
+            del parts["style"]
+            parts["style"] = lambda: _printed(style, of_style)
+            parts["notebooks and numeric tests, as on another processor"] = lambda: _printed(
+                other, of_notebooks
+            )
         for number, (title, part) in enumerate(parts.items(), 1):
             print(f"\n[{number}/{len(parts)}] {title}", flush=True)
             began = time.monotonic()
@@ -80,10 +84,18 @@ def run(root: Path, pytest_args: Sequence[str] = (), *, everything: bool = False
     return 1 if failed or not passed else 0
 
 
-def _style(root: Path) -> tuple[int, int]:
-    failed = [command for command in STYLE if _run(root, command.split())]
+def _printed(part: Future[tuple[int, int]], log: IO[str]) -> tuple[int, int]:
+    """Wait for a part that ran beside the tests, and print its output."""
+    counts = part.result()
+    log.seek(0)
+    print(log.read())
+    return counts
+
+
+def _style(root: Path, log: IO[str] | None = None) -> tuple[int, int]:
+    failed = [command for command in STYLE if _run(root, command.split(), log=log)]
     for command in failed:
-        print(f"{command} failed; {STYLE[command]}", flush=True)
+        print(f"{command} failed; {STYLE[command]}", file=log, flush=True)
     return len(STYLE) - len(failed), len(failed)
 
 

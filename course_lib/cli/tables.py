@@ -44,6 +44,7 @@ CAPTIONS = {
     "unplaced": "graded, without a row",
     "not_graded": "not graded, left blank",
     "above": "above the maximum",
+    "zero": "0, since nothing was handed in",
 }
 _STYLES = {"correct": "green", "not_attempted": "dim", "not_graded": "yellow"}  # others: red
 _SIGNS = [f"{symbol} {word}" for symbol, word in OUTCOMES.values()] + ["⧗ late"]
@@ -117,6 +118,8 @@ def summary_table(summary: GradedLesson) -> Group:
         names.append(f"{number}:{'all together' if name == summary.lesson else name}{star}")
         table.add_column(f"{number}{star}", justify="right", no_wrap=True)
     table.add_column(f"of {summary.max_points:g}", justify="right", no_wrap=True)
+    if any(student.late_penalty for student in summary.students):
+        table.add_column("late", justify="right", no_wrap=True)
     table.add_column("text", no_wrap=True)
     for student in summary.students:
         table.add_row(*_cells(student, summary))
@@ -130,10 +133,14 @@ def _cells(student: GradedSubmission, summary: GradedLesson) -> list[Text]:
     name = Text(one_line(student.student) + (" ⧗" if student.late_seconds > 0 else ""))
     if student.problem:
         rest = [Text("?", style="yellow") for _ in summary.exercises]
-        return [name, *rest, Text("blank", style="yellow"), Text("")]
+        return [name, *rest, Text("blank", style="yellow")]
     total = "?" if student.points is None else f"{round(student.points, 1):g}"
     written = [_WRITTEN[state] for state in sorted(set(student.written.values()))]
-    return [name, *map(_points, student.rows), Text(total), Text(", ".join(written))]
+    cells = [name, *map(_points, student.rows), Text(total)]
+    if any(one.late_penalty for one in summary.students):
+        lost = f"−{round(student.late_penalty, 1):g}" if student.late_penalty else ""
+        cells.append(Text(lost, style="red"))
+    return [*cells, Text(", ".join(written))]
 
 
 def _points(row: GradedExercise) -> Text:
@@ -165,7 +172,9 @@ def _notes(summary: GradedLesson) -> list[Text]:
     if summary.waiting:
         number = sum(map(len, summary.waiting.values()))
         answers = counted(number, "answer", "answers")
-        lines.append(Text(f"{answers} to grade: open formgrader"))
+        lines.append(
+            Text(f"{answers} to grade: open formgrader, or course answers {summary.lesson}")
+        )
     if summary.seconds:
         lines.append(Text(f"graded in {summary.seconds:.0f} s", style="dim"))
     return lines

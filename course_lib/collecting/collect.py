@@ -18,6 +18,7 @@
          "arrived": "2026-03-04 08:00:00 UTC",        # when it was last uploaded, or ""
          "first": {"DIGEST": "TIME"},                 # when each version first arrived
          "late": false,               # whether Canvas calls it late
+         "group": ["", ""],           # the group, and the member who handed in for it
          "earlier": ["02_masked_softmax/4711/1.ipynb"]}}}   # in .course/collected, oldest first
 """
 
@@ -35,17 +36,11 @@ from typing import Any
 from nbgrader.plugins import FileNameCollectorPlugin
 
 from course_lib.collecting.choose import Lesson, choose
-from course_lib.collecting.layouts import (
-    NAMES,
-    File,
-    HandedIn,
-    Known,
-    handed_in,
-    read_download,
-    read_roster,
-)
+from course_lib.collecting.groups import Chosen, read_groups, share
+from course_lib.collecting.layouts import NAMES, File, HandedIn, handed_in, read_download
+from course_lib.collecting.roster import Known, Names, class_of, enroll, read_roster
 from course_lib.collecting.unpack import CONCERNS_ALL, SafeExtractor
-from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
+from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.exports.sheet import key, listed
 from course_lib.grading.graded import COMPLETE, INCOMPLETE
 from course_lib.grading.intake.ordinary_files import one_line
@@ -56,8 +51,7 @@ from course_lib.workspace.files import write_atomically
 
 # The record of a new student.
 _NOTHING: dict[str, Any] = {"email": "", "sha256": "", "attempt": 0, "time": "", "arrived": ""}
-_NOTHING |= {"first": {}, "late": False, "earlier": []}
-Chosen = tuple[HandedIn, File | None, str]  # the student, the file to use, and a note
+_NOTHING |= {"first": {}, "late": False, "group": ["", ""], "earlier": []}
 
 
 def collect(
@@ -66,6 +60,7 @@ def collect(
     source: Path,
     *,
     roster: Path | None = None,
+    groups: Path | None = None,
     system: str | None = None,
     dry_run: bool = False,
 ) -> tuple[int, list[str]]:
@@ -78,6 +73,7 @@ def collect(
         lesson: the lesson's name.
         source: a zip archive or a folder. It is only read.
         roster: a CSV file that lists the class. Moodle's also says who owns each numbered folder.
+        groups: a CSV file with each student's group, if one notebook counts for all members.
         system: "canvas", "moodle", "gradescope" or "folder"; None to recognize it.
         dry_run: write nothing.
 
@@ -101,7 +97,8 @@ def collect(
             extractor.unpack(source, place, is_class=True)
         if problem := extractor.problems.get(place):
             raise UsageError(f"{problem} ({source})")
-        found = find(course, lesson, extracted, extractor.problems, roster, system)
+        wanted = roster, system, groups, not dry_run
+        found = find(course, lesson, extracted, extractor.problems, *wanted)
         rows = _submit(course, lesson, *found[:2], dry_run=dry_run)
         if not dry_run:
             shutil.rmtree(kept, ignore_errors=True)
@@ -131,46 +128,65 @@ def find(
     left_out: Mapping[Path, str],
     roster: Path | None,
     system: str | None,
+    groups: Path | None = None,
+    enter: bool = False,
 ) -> tuple[str, list[Chosen], list[str]]:
-    """Return the system that made a download, each student's notebook, and stray files."""
-    known = _known(course, lesson)
+    """Return the system that made a download, each student's notebook, and stray files.
+
+    If `enter`, the students of the roster are entered into the gradebook.
+    """
+    known, people = _known(course, lesson), class_of(course)
     system, paths = read_download(extracted, left_out, system, known)
     if system == "moodle" and roster is None:
         raise UsageError(
             "Moodle names a student's folder by a number that changes with each assignment: "
             "download the grading worksheet of this one and name it with --roster FILE"
         )
-    people = [] if roster is None else read_roster(roster, system, known)
-    students, strays = handed_in(system, paths, left_out, people, known)
+    given = read_roster(roster, system, known)[1] if roster else []
+    names = Names([*people, *given], lesson)
+    if roster is None and system == "canvas":  # its numbers are known if its roster was read
+        given = [one._replace(ids=[one.elsewhere]) for one in people if one.elsewhere]
+    students, strays = handed_in(system, paths, left_out, given, known, names)
     if roster is None:
         absent = set(known.values()) - {one.student for one in students}
         students += [HandedIn(student) for student in sorted(absent)]
+    elif enter:
+        enroll(course, given)
     _warn_of_zeros(students, known)
     about = Lesson.of(course, lesson)
-    return system, [(one, *_chosen(about, one)) for one in students], strays
+    chosen = [(one, *_chosen(about, one)) for one in students]
+    if groups is not None:
+        chosen = share(chosen, read_groups(groups, known, given))
+    return system, chosen, strays
+
+
+def enter_class(root: Path, roster: Path) -> str:
+    """Enter the students of a roster into the gradebook, and return a sentence about it."""
+    course = ClassFolder(root)
+    kind, people = read_roster(roster, None, _known(course, ""))
+    new, total = enroll(course, people)
+    notes = "".join(f"\n  {one.student}: {one.note}" for one in people if one.note)
+    kind = "plain CSV" if kind == "folder" else kind
+    return f"{roster} ({kind}): {len(people)} students, {new} new; {total} in the class{notes}"
 
 
 def _chosen(lesson: Lesson, one: HandedIn) -> tuple[File | None, str]:
     try:
         return choose(lesson, one)
     except Exception as error:  # one student's files must not stop the run
-        return (
-            None,
-            f"its files cannot be read ({type(error).__name__}): ask for the notebook itself",
-        )
+        why = f"its files cannot be read ({type(error).__name__}): ask for the notebook itself"
+        return None, why
 
 
 def _known(course: ClassFolder, lesson: str) -> Known:
     """Return the known students by id, e-mail address and participant number in Moodle."""
     ids = {path.name for path in course.step("submitted").glob("[!.]*/")}
     others: list[tuple[str, str]] = []
-    kind, _, path = course.coursedir("").db_url.partition(":///")
-    if kind != "sqlite" or Path(path).is_file():  # opening would create the database
-        with quiet_nbgrader(), course.gradebook() as gradebook:
-            ids |= {student.id for student in gradebook.students}
-            others += [(student.email or "", student.id) for student in gradebook.students]
+    for one in class_of(course):
+        ids.add(one.student)
+        others += [(one.email, one.student), (one.elsewhere, one.student)]
     for note in sorted((course.private / "collected").glob("*.json")):
-        for student, about in json.loads(note.read_text(encoding="utf-8"))["students"].items():
+        for student, about in course.collected(note.stem).items():
             others.append((about.get("email", ""), student))
             match = NAMES["moodle"].fullmatch(about["entry"])
             if match and note.stem == lesson:  # the number belongs to one assignment
@@ -197,10 +213,8 @@ def _submit(
     course: ClassFolder, lesson: str, system: str, students: list[Chosen], *, dry_run: bool
 ) -> list[tuple[str, str, str]]:
     """Bring submitted/ up to date, and return each student with a state and an explanation."""
-    note = course.private / "collected" / f"{lesson}.json"
-    known = {"from": system, "students": {}}
-    text = note.read_text(encoding="utf-8") if note.is_file() else json.dumps(known)
-    known = json.loads(text)
+    known = {"from": system, "students": {}} | course.noted(f"collected/{lesson}")
+    text = json.dumps(known, indent=1)
     is_comparable, known["from"] = known["from"] == system, system
     rows = []
     for one, file, said in students:
@@ -217,7 +231,7 @@ def _submit(
             state, said = "MISSING", f"cannot be stored here ({one_line(str(error))})"
         rows.append((one_line(label, 40), state, said))
     if not dry_run and (new_text := json.dumps(known, indent=1)) != text:
-        write_atomically(note, new_text)
+        write_atomically(course.private / "collected" / f"{lesson}.json", new_text)
     return rows
 
 
@@ -248,7 +262,8 @@ class _New:
         self.was_on_time = one.late and before["sha256"] == digest and not before["late"]
         self.record = {
             "name": one.name,
-            "entry": file.entry,
+            "entry": file.entry if one.group[1] in ("", one.student) else "",
+            "group": [*one.group],
             "original": file.original,
             "email": one.email or before["email"],
             "sha256": digest,

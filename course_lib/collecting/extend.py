@@ -66,7 +66,7 @@ def extend(root: Path, lesson: str, student: str, until: str) -> str:
             gradebook.update_or_create_student(student)
             extension = moment - due if moment > due else None
             gradebook.update_or_create_submission(lesson, student, extension=extension)
-    given = _given(course, lesson)
+    given = course.noted(f"extensions/{lesson}")
     given.pop(student, None)
     if extension is not None:
         given[student] = {"zone": _zone_of(course, until), "due": f"{due}", "until": f"{moment}"}
@@ -86,7 +86,7 @@ def follow_due_date(root: Path, lesson: str) -> list[str]:
     any other means than `course extend` is left alone.
     """
     course = ClassFolder(root)
-    lines, given = [], _given(course, lesson)
+    lines, given = [], course.noted(f"extensions/{lesson}")
     if not given:
         return lines
     with quiet_nbgrader(), course.gradebook() as gradebook:
@@ -126,12 +126,7 @@ def _zone_of(course: ClassFolder, until: str) -> str:
     return "UTC"
 
 
-def _given(course: ClassFolder, lesson: str) -> dict[str, dict[str, str]]:
-    note = course.private / "extensions" / f"{lesson}.json"
-    return json.loads(note.read_text(encoding="utf-8")) if note.is_file() else {}
-
-
 def _remember(course: ClassFolder, lesson: str, given: dict[str, dict[str, str]]) -> None:
-    if given != _given(course, lesson):
+    if given != course.noted(f"extensions/{lesson}"):
         note = course.private / "extensions" / f"{lesson}.json"
         write_atomically(note, json.dumps(given, indent=1))

@@ -10,18 +10,19 @@ student of a page as follows:
   NAME_NUMBER_assignsubmission_file_, whether the download had folders or not.
 """
 
-import json
 import os
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import Any
 
 from course_lib.collecting.layouts import NAMES
+from course_lib.grading.adapters.nbgrader import Gradebook, LatePenalties, one_transaction
 from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 from course_lib.grading.graded import ABSENT, COMPLETE, INCOMPLETE
 from course_lib.grading.intake.ordinary_files import one_line
 from course_lib.grading.ledger import Ledger
+from course_lib.grading.publishing.publish import Publisher
+from course_lib.grading.read_grades import read_lesson
 from course_lib.workspace.errors import UsageError
 
 _UPLOAD = {
@@ -31,10 +32,13 @@ _UPLOAD = {
 }
 
 
-def feedback(root: Path, lesson: str, to: str | None = None) -> tuple[int, list[str]]:
+def feedback(
+    root: Path, lesson: str, to: str | None = None, *, pending: bool = False
+) -> tuple[int, list[str]]:
     """Write everyone's feedback pages into an archive in exports/.
 
     Return the exit code (3 if the archive lacks somebody's page) and a line for each student.
+    Pages with answers that a person has yet to grade are left out unless `pending`.
 
     Args:
         root: the course folder.
@@ -49,10 +53,7 @@ def feedback(root: Path, lesson: str, to: str | None = None) -> tuple[int, list[
     pages = {path.parent.parent.name: path for path in found}
     if not pages:
         raise UsageError(f"{lesson} has no feedback pages yet: course grade {lesson}")
-    note = course.private / "collected" / f"{lesson}.json"
-    collected: dict[str, Any] = {}
-    if note.is_file():
-        collected = json.loads(note.read_text(encoding="utf-8"))["students"]
+    collected = course.collected(lesson)
     names = {}  # in the archive, if the LMS can tell from the name whose page it is
     for student in pages:
         entry = collected.get(student, {}).get("entry", "")
@@ -66,19 +67,24 @@ def feedback(root: Path, lesson: str, to: str | None = None) -> tuple[int, list[
             f"nothing of {lesson} was collected from {to}, so the names that it looks for are not "
             f"known: course collect {lesson} ZIP"
         )
-    with quiet_nbgrader(), course.gradebook() as gradebook:
+    ledger = Ledger(course.ledger_path(lesson))
+    with quiet_nbgrader(), course.only_one(), course.gradebook() as gradebook:
+        renewed = _renew(course, lesson, gradebook, ledger)
         enrolled = {student.id for student in gradebook.students}
+        waiting = read_lesson(course, lesson, brief=True).waiting
     handed_in = {path.parent.name for path in course.step("submitted").glob(f"*/{lesson}")}
-    problems = {
-        entry.student: entry.problem for entry in Ledger(course.ledger_path(lesson)).entries()
-    }
+    problems = {entry.student: entry.problem for entry in ledger.entries()}
     placed, left = [], []
     for student in sorted({*enrolled, *handed_in, *pages}):
-        if name := names.get(student):
+        if student in pages and student in waiting and not pending:
+            left.append((student, f"pending: {', '.join(waiting[student])}"))
+        elif name := names.get(student):
             placed.append((student, name))
         elif student in pages:
             page = os.path.relpath(pages[student], course.root)
-            left.append((student, f"not collected from {to}: send {page} yourself"))
+            group, by = collected.get(student, {}).get("group", ("", ""))
+            why = f"{by} gets the page of the group {group}" if by else f"not collected from {to}"
+            left.append((student, f"{why}: send {page} yourself"))
         elif student in handed_in:
             left.append((student, problems.get(student) or f"not graded: course grade {lesson}"))
         else:
@@ -94,6 +100,23 @@ def feedback(root: Path, lesson: str, to: str | None = None) -> tuple[int, list[
     lines = [f"{lesson}, for {to}" if to else lesson]
     lines += [f"  {one_line(student, 40):<{width}}  {one_line(name)}" for student, name in placed]
     lines += [f"  {one_line(student, 40):<{width}}  NO PAGE: {why}" for student, why in left]
+    if renewed:
+        lines.append(f"written again, since a person gave points or comments: {renewed}")
+    if count := len(waiting.keys() & pages):
+        is_in = "among the pages" if pending else "left out; --pending packs them, too"
+        lines.append(f"pending, since a person has yet to grade an answer: {count}, {is_in}")
     lines.append(f"{archive.relative_to(course.root)}, pages: {len(placed)}; {_UPLOAD[to]}")
     is_complete = all(why == ABSENT for _, why in left)
     return COMPLETE if is_complete else INCOMPLETE, lines
+
+
+def _renew(course: ClassFolder, lesson: str, gradebook: Gradebook, ledger: Ledger) -> int:
+    """Take what a person gave since the last grade into penalties and pages; count the pages."""
+    penalties, publisher = LatePenalties(course.config), Publisher(course, lesson, gradebook)
+    with one_transaction(gradebook):
+        for work in gradebook.assignment_submissions(lesson):
+            if ledger.get(work.student_id).state in ("published", "kept"):
+                for one in work.notebooks:
+                    one.late_submission_penalty = penalties.penalty(one)
+    publisher.graded()
+    return publisher.write_pages(ledger)

@@ -1,6 +1,5 @@
 """Report work that an LMS marks as late without giving the time, so that it gets no penalty."""
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,9 +12,7 @@ def late_notices(root: Path, lessons: Iterable[str]) -> dict[str, str]:
     """Return a notice for each lesson with work that Canvas marks as late without a time."""
     course, notices = ClassFolder(root), {}
     for lesson in lessons:
-        note = course.private / "collected" / f"{lesson}.json"
-        text = note.read_text(encoding="utf-8") if note.is_file() else '{"students": {}}'
-        students = json.loads(text)["students"].items()
+        students = course.collected(lesson).items()
         late = sorted(student for student, about in students if about["late"])
         submitted = course.step("submitted")
         late = [one for one in late if not read_stamp(submitted / one / lesson).text]

@@ -15,23 +15,19 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
-from dateutil import parser
 
-from course_lib.grading.exports.lms import IDS, read_layout
-from course_lib.grading.exports.request import ExportRequest
-from course_lib.grading.exports.sheet import key, listed, read_sheet
-from course_lib.grading.intake.ordinary_files import one_line
+from course_lib.collecting.roster import Known, Names, Person, person_of
+from course_lib.grading.exports.sheet import key
 from course_lib.grading.intake.submissions import NOTEBOOK
 from course_lib.grading.intake.timestamps import parse_time
-from course_lib.workspace.errors import ExportError, UsageError
+from course_lib.workspace.errors import UsageError
 
 METADATA = "submission_metadata.yml"
-_LONGEST = 200  # bytes of an id, which names a folder
 _CANVAS = re.compile(
     r"(?P<name>.*?)_(?P<late>LATE_)?(?P<who>\d+)_"
     r"(?:(?P<attempt>\d{1,20})_(?P<original>.+)|(?:text|link)\.html)",
@@ -42,22 +38,8 @@ _MOODLE = re.compile(
     r"(?P<name>.*?)_(?P<who>\d+)_assignsubmission_[a-z]+(?:_(?P<original>.*))?",
     re.DOTALL,
 )
-# Each system's name for a roster, and the columns with student ids, the preferred one first.
-_ROSTERS = {
-    "canvas": (
-        "the gradebook that Canvas exports",
-        ("ID", "SIS Login ID", "SIS User ID", "Integration ID"),
-    ),
-    "moodle": (
-        "the grading worksheet of this assignment, downloaded from Moodle in English",
-        ("ID number", "Username", "Email address"),
-    ),
-    "gradescope": ("the table of grades that Gradescope offers as CSV", ("SID", "Email")),
-    "folder": ("a CSV file with ids", ("id", *IDS)),
-}
 NAMES = {"moodle": _MOODLE, "canvas": _CANVAS}
 Paths = Mapping[tuple[str, ...], Path]
-Known = Mapping[str, str]  # student by the key of an id, address or number
 
 
 class File(NamedTuple):
@@ -68,17 +50,6 @@ class File(NamedTuple):
     entry: str  # the name that the LMS gave the file or its folder
     place: tuple[str, ...] = ()  # its path below the entry
     attempt: int = 0  # Canvas's number of the upload, highest for the newest
-
-
-class Person(NamedTuple):
-    """A student in the class."""
-
-    student: str  # the id for nbgrader
-    name: str
-    ids: Collection[str]  # the ids that a download may contain
-    time: datetime | None = None  # when the work arrived, in UTC but without a zone
-    email: str = ""
-    note: str = ""  # about two ids of one student
 
 
 @dataclass
@@ -94,6 +65,7 @@ class HandedIn:
     time: datetime | None = None
     late: bool = False  # Canvas says so
     is_stranger: bool = False  # not in the roster
+    group: tuple[str, str] = ("", "")  # and the member who handed in for it
 
 
 def read_download(
@@ -102,8 +74,8 @@ def read_download(
     """Return which system made a download, and its files by their paths in it.
 
     If several notebooks are in the only folder, they may belong to several students, as in an
-    export of Google Drive. This does not hold if the folder has the name of a known student or
-    `system` is given.
+    export of Google Drive, so their names have to name students. This does not hold if the folder
+    has the name of a known student or `system` is given.
     """
     found = sorted({*left_out, *(path for path in extracted.rglob("*") if path.is_file())})
     paths = {path.relative_to(extracted).parts: path for path in found}
@@ -121,10 +93,8 @@ def read_download(
     is_unclear &= not any(key(parts[0]) in known for parts in notebooks)
     system = system or _recognize(paths)
     if system is None or (system == "folder" and is_unclear):
-        raise UsageError(
-            "this is not a download of Canvas, Moodle or Gradescope, and not a folder with a "
-            "folder for each student: name another one, or say what it is with --from"
-        )
+        loose = {parts[-1:]: path for parts, path in paths.items()}
+        return "folder", loose if len(loose) == len(paths) else {}  # equal names tell nothing
     return system, paths
 
 
@@ -138,84 +108,6 @@ def _recognize(paths: Paths) -> str | None:
     if named[most] and 2 * named[most] >= len(tops):
         return most
     return "folder" if any(len(parts) > 1 for parts in paths) else None
-
-
-def read_roster(path: Path, system: str, known: Known) -> list[Person]:
-    """Read the class from a file of the LMS, preferring ids that are `known` in the course."""
-    what, names = _ROSTERS[system]
-    sheet = read_sheet(path)
-    try:
-        students = read_layout(sheet, ExportRequest(to=system)).students
-    except ExportError:
-        students = list(range(len(sheet.rows))) if system == "folder" else []
-    columns = sheet.columns(*names)
-    if not columns or not students:
-        raise UsageError(
-            f"{path} is not {what}, with a column {', '.join(names[:-1])} or {names[-1]}: name "
-            f"that with --roster (its columns: {listed(sheet.header)})"
-        )
-    named = sheet.columns("Student", "Full name", "First Name", "Last Name")
-    people: dict[str, Person] = {}
-    for row in (sheet.rows[at] for at in students):
-        name = " ".join(row[at].strip() for at in named)
-        ids = [row[at] for at in columns]
-        number = (
-            [row[at].strip() for at in sheet.columns("Identifier")] if system == "moodle" else []
-        )
-        person = _person(ids, name, known, number)
-        if person is None or name == "Student, Test":  # Canvas's test student
-            continue
-        if system == "canvas":
-            person = person._replace(ids=[row[sheet.column("ID")].strip()])
-        elif system == "moodle":
-            times = [row[at].strip() for at in sheet.columns("Last modified (submission)")]
-            time = next((_local(text, path) for text in times if text not in ("", "-")), None)
-            person = person._replace(ids=re.findall(r"\d+$", number[0]), time=time)
-        if people.setdefault(person.student, person) is not person:
-            raise UsageError(f"{path} has two rows for {person.student!r}: correct one of them")
-    return list(people.values())
-
-
-def _local(text: str, path: Path) -> datetime:
-    """Convert a time from Moodle, given in the downloading user's time zone, to UTC."""
-    try:
-        is_moodles = re.match(
-            r"[A-Z][a-z]+day, .*[A-Z][a-z]+.*\d{4}, ", text
-        )  # not a spreadsheet's
-        moment = parser.parse(text) if is_moodles else parse_time(text)
-        return moment.astimezone(UTC).replace(tzinfo=None)
-    except (ValueError, OverflowError) as error:
-        raise UsageError(
-            f"{path} has a time that cannot be read, {one_line(text)!r}: set Moodle to English "
-            "and download the worksheet again"
-        ) from error
-
-
-def _person(
-    ids: Collection[str], name: str, known: Known, numbers: Collection[str] = ()
-) -> Person | None:
-    """Return the student with the id that the course knows, or else with the first id.
-
-    A student whom the course knows by another id is found by the e-mail address or the number in
-    Moodle. The known id is then kept, because the work and the grades are stored under it.
-    """
-    usable = re.compile(r"[^./\\\0-\x1f][^/\\\0-\x1f]*")  # a valid folder name
-    ids = [one.strip() for one in ids if usable.fullmatch(one.strip())]
-    ids = [one for one in ids if len(one.encode("utf-8", "replace")) <= _LONGEST]
-    if not ids:
-        return None
-    email = next((one for one in ids if "@" in one), "")
-    ids += [one.partition("@")[0] for one in ids if "@" in one]
-    keys = [key(one) for one in ids]
-    student = next((known[one] for one in [*keys, *map(key, numbers)] if one in known), ids[0])
-    same = {known[one] for one in map(key, [email, *numbers]) if one in known} | {student}
-    note = ""
-    if key(student) not in keys:
-        note = f"known as {student}, and as {ids[0]} in the roster"
-    elif len(same) > 1:
-        note = f"{' and '.join(sorted(same))} are one student: keep one of them"
-    note = note and f"{note} (the same e-mail address or number; did a spreadsheet drop zeros?)"
-    return Person(student, name, keys, None, email, note)
 
 
 class _Loader(yaml.SafeLoader):
@@ -241,7 +133,7 @@ def read_metadata(path: Path | None, known: Known) -> dict[str, list[Person]]:
             submissions[folder] = []
             for one in about[":submitters"]:
                 ids = [str(one.get(name) or "") for name in (":sid", ":email")]
-                if person := _person(ids, str(one.get(":name") or ""), known):
+                if person := person_of(ids, str(one.get(":name") or ""), known):
                     when = parse_time(str(time)) if time else None
                     submissions[folder].append(person._replace(time=when))
     except (OSError, ValueError, LookupError, AttributeError, TypeError, yaml.YAMLError) as error:
@@ -258,21 +150,30 @@ def handed_in(
     left_out: Mapping[Path, str],
     roster: Collection[Person],
     known: Known,
+    names: Names,
 ) -> tuple[list[HandedIn], list[str]]:
     """Return what each student in the download or roster handed in, and stray files."""
     metadata = read_metadata(paths.get((METADATA,)), known) if system == "gradescope" else {}
     claims = Counter(one_id for person in roster for one_id in set(person.ids))
     by_id = {one: person for person in roster for one in person.ids if claims[one] == 1}
+    by_student = {person.student: person for person in roster}
     found: dict[str, HandedIn] = {}
     strays: list[str] = []
     for parts, path in paths.items():
-        owners = list(_owners(system, parts, path, metadata))
+        owners = list(_owners(system, parts, path, metadata, names))
         if not owners and parts != (METADATA,):
             strays.append(left_out.get(path, "/".join(parts)))
         for owner, file, late in owners:
             person = next((by_id[one] for one in owner.ids if one in by_id), None)
+            meant = None
+            if person is None and system == "folder" and key(owner.student) not in known:
+                meant = names.meant(owner.student)
+            if meant:
+                person = by_student.get(meant[0], Person(meant[0], "", []))
             somebody = person or owner
             one = found.setdefault(somebody.student, _nothing_of(somebody))
+            if meant and (note := f"found by the {meant[1]} in {file.entry!r}") not in one.notes:
+                one.notes.append(note)
             one.late |= late
             one.time = owner.time or somebody.time
             one.is_stranger = person is None and bool(roster)
@@ -282,6 +183,12 @@ def handed_in(
                 one.problems.append("its number is not in the worksheet: download both again")
             else:
                 one.files.append(file)
+    if not found and system == "folder":
+        raise UsageError(
+            "this is not a download of Canvas, Moodle or Gradescope, not a folder with a folder "
+            "for each student, and no notebook is named after a student in --roster or the "
+            "gradebook: name another one, or say what it is with --from"
+        )
     if not found:
         raise UsageError(f"no name in this download is as {system} makes it: leave --from out")
     if system == "moodle" and all(one.is_stranger for one in found.values()):
@@ -301,7 +208,11 @@ def _nothing_of(person: Person) -> HandedIn:
 
 
 def _owners(
-    system: str, parts: tuple[str, ...], path: Path, metadata: Mapping[str, Collection[Person]]
+    system: str,
+    parts: tuple[str, ...],
+    path: Path,
+    metadata: Mapping[str, Collection[Person]],
+    names: Names,
 ) -> Iterator[tuple[Person, File, bool]]:
     """Yield each owner of a downloaded file, the file, and whether it is late."""
     top, last = parts[0], parts[-1]
@@ -322,5 +233,5 @@ def _owners(
             original = last if len(parts) > 1 else match["original"] or top
             file = File(path, original, top, parts[1:], int(match["attempt"] or 0))
             yield Person(match["who"], match["name"], [match["who"]]), file, bool(match["late"])
-    elif len(parts) > 1:
+    elif len(parts) > 1 or names.meant(top):
         yield Person(top, "", [key(top)]), File(path, last, top, parts[1:]), False

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
+from typing import Any, NoReturn
 
 import nbformat
 from nbformat import NotebookNode
@@ -23,12 +24,14 @@ from traitlets import TraitError
 from traitlets.config import Config
 
 from course_lib.grading.adapters.nbgrader import Gradebook
-from course_lib.grading.cell_kinds import check_cells, grade_id, is_plain_test
+from course_lib.grading.cell_kinds import ANSWER, check_cells, grade_id, is_plain_test
 from course_lib.grading.gradebook import change_cells, opened
 from course_lib.grading.intake.ordinary_files import IntakeError, read_ordinary
+from course_lib.grading.ledger import digest
 from course_lib.grading.sandbox.confinement import exposed
 from course_lib.workspace.errors import GradingError
 from course_lib.workspace.folder import load_config
+from course_lib.workspace.locks import only_one
 
 CONFIG = "nbgrader_config.py"
 SEED = "COURSE_CHECK_SEED"  # an environment variable, which overrides the stored seed
@@ -71,6 +74,26 @@ class ClassFolder:
     def step(self, name: str) -> Path:
         """Return the folder of a step: source, release, submitted, autograded or feedback."""
         return self.root / getattr(self._folders, f"{name}_directory")
+
+    def noted(self, name: str) -> dict[str, Any]:
+        """Return the contents of a JSON file in .course, or {} if there is none."""
+        path = self.private / f"{name}.json"
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+    def collected(self, lesson: str) -> dict[str, dict[str, Any]]:
+        """Return what `course collect` recorded about each student's work."""
+        return self.noted(f"collected/{lesson}").get("students", {})
+
+    @contextmanager
+    def only_one(self) -> Iterator[None]:
+        """Lock grades and pages; raise GradingError if another process has locked them."""
+
+        def refuse() -> NoReturn:
+            raise GradingError(f"{self.root} is being graded by another process: wait for its end")
+
+        self.private.mkdir(exist_ok=True)
+        with only_one(self.private / "grade.lock", waiting=refuse):
+            yield
 
     @property
     def private(self) -> Path:
@@ -208,13 +231,17 @@ def parse_graded(text: str, *, brief: bool = False) -> NotebookNode | None:
     """Parse the text of a graded notebook; return None if it is damaged.
 
     The course wrote and validated it, so nbformat need not validate it again. If `brief`, keep only
-    nbgrader's cells that are not answers, because each cell takes time.
+    nbgrader's cells that are not answers, because each cell takes time, and digests of the answers.
     """
     try:
         found = json.loads(text)
         if brief:
             marked = [c for c in found["cells"] if "nbgrader" in c["metadata"]]
             found["cells"] = [c for c in marked if not c["metadata"]["nbgrader"].get("solution")]
+            answers = [c for c in marked if c["metadata"]["nbgrader"].get("solution")]
+            texts = {grade_id(c).removesuffix(ANSWER): "".join(c["source"]) for c in answers}
+            digests = {name: digest(" ".join(text.split())) for name, text in texts.items()}
+            found["metadata"].setdefault("course", {})["answer_digests"] = digests
         notebook = nbformat.v4.to_notebook(found)
     except (ValueError, TypeError, AttributeError, LookupError):
         return None

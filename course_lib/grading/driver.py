@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import nbformat
 from nbformat import NotebookNode
@@ -38,9 +38,7 @@ from course_lib.grading.plan import LessonToGrade, plan, unchanged
 from course_lib.grading.publishing.publish import Publisher
 from course_lib.grading.read_checks import read_check
 from course_lib.grading.read_grades import read_lesson
-from course_lib.workspace.errors import GradingError
 from course_lib.workspace.files import write_atomically
-from course_lib.workspace.locks import only_one
 from course_lib.workspace.steps import Step
 
 Progress = Callable[[Step], None]
@@ -69,16 +67,11 @@ def grade(
     Raises:
         GradingError: nothing can be graded; the message names the file and the remedy.
     """
-
-    def refuse() -> NoReturn:
-        raise GradingError(f"{course.root} is being graded by another process: wait for its end")
-
     started = time.monotonic()
     with quiet_nbgrader(), contextlib.ExitStack() as stack:
         course = ClassFolder(root)
         task = LessonToGrade(course, lesson, settings or Settings())
-        course.private.mkdir(exist_ok=True)
-        stack.enter_context(only_one(course.private / "grade.lock", waiting=refuse))
+        stack.enter_context(course.only_one())
         gc.freeze()  # collecting garbage among imported objects takes a tenth of the run
         stack.callback(gc.unfreeze)
         chosen = find_submissions(course.step("submitted"), lesson, students)

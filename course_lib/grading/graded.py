@@ -66,6 +66,8 @@ class GradedSubmission:
     notices: tuple[str, ...] = ()
     seconds: float = 0.0
     absent: bool = False
+    zero: bool = False  # missing work that counts 0
+    answer_digests: Mapping[str, str] = field(default_factory=dict)  # equal for equal answers
 
     @property
     def points(self) -> float | None:
@@ -122,7 +124,7 @@ class GradedSubmission:
         answers may be ungraded.
         """
         if self.state != GRADED and not (partial and self.state == WAITING):
-            return None
+            return 0.0 if self.zero else None
         scores = [one.score for one in (*self.rows, *self.answers)]
         return max(0.0, sum(score for score in scores if score is not None) - self.late_penalty)
 

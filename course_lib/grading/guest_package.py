@@ -23,6 +23,7 @@ _VISIBLE = (
     "notebook/__init__.py",
     "notebook/_without_judge.py",
     "notebook/hunt.py",
+    "notebook/stand_in",
     "grading/sandbox/__init__.py",
     "grading/sandbox/inside",
 )

@@ -107,8 +107,8 @@ def stories(num_stories: int, seed: int) -> list[Story]:
 def in_names(story: Story) -> tuple[Bool[Tensor, "length"], Bool[Tensor, "length"]]:
     """Mark the letters of names, first those of first mentions, then those of repeated ones.
 
-    A repeated mention can be looked up in the text. Its first letter is not marked, in either mask,
-    because nothing in the text says which of the two names comes next.
+    A repeated mention can be looked up in the text. No mention's first letter is marked, because it
+    often depends on which of the two animals comes next.
     """
     first, repeated = (torch.zeros(len(story.text), dtype=torch.bool) for _ in range(2))
     for name in story.names:

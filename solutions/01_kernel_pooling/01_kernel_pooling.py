@@ -24,7 +24,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from course_lib import carry_on, check, hint, plotting
+from course_lib.models.numerals import Numerals, english
+from course_lib.models.trained import trained_translator
+from course_lib.models.whole_game import translate_batch, use_attend
 
+device = "cuda" if torch.cuda.is_available() else "cpu"
 torch.set_printoptions(precision=4, sci_mode=False)
 
 # %% [markdown]
@@ -297,8 +301,38 @@ plotting.show(plotting.attention(weights, queries=letters, keys=letters), key="p
 # itself and to the letters beside it. The columns do not all sum to 1. A query always gives away a
 # weight of 1, but nothing fixes how much a key receives.
 #
-# This map depends on *positions* alone. Learned vectors, which you compare in lessons 03 to 06, can
-# find *vierzig* anywhere in a word.
+# This map depends on *positions* alone. With learned vectors, a query can find *vierzig* anywhere.
+# In lesson 00, the translator compared such vectors by dot products, divided by $\sqrt{64} = 8$.
+# The next cell compares them by distance, with your `kernel_pooling` and $h^2 = 8$. Only the
+# attention changes, and nothing is trained again.
+
+
+# %% tags=["demo", "nbval-ignore-output"]
+def by_distance(query, keys, values):
+    outputs, weights = kernel_pooling(query[None], keys, values, math.sqrt(8))
+    lengths.append(keys.norm(dim=1))  # (m,), one length for each letter
+    return outputs[0], weights[0]
+
+
+def num_correct():
+    translations = translate_batch(model, numerals, range(1, 100))
+    return sum(translations[number - 1] == english(number) for number in range(1, 100))
+
+
+numerals, lengths = Numerals(), []
+model = trained_translator(numerals).to(device)
+before = num_correct()
+use_attend(model, by_distance)
+after = num_correct()
+print(f"by dot products: {before} of 99 correct, by distance: {after} of 99")
+print(f"lengths of keys: {torch.cat(lengths).min():.0f} to {torch.cat(lengths).max():.0f}")
+assert before == 99 and after < 50
+assert torch.cat(lengths).max() > 5 * torch.cat(lengths).min()
+
+# %% [markdown]
+# With distances, fewer than half of the translations are correct. The longest key is more than five
+# times as long as the shortest. A key much longer than the query is far from it, even if both point
+# in the same direction. Section 7 compares the two kinds of scores.
 
 # %% [markdown]
 # ## 4. What the bandwidth does

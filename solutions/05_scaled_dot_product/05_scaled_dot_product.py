@@ -30,7 +30,12 @@ from torch.nn import functional as F
 from course_lib import carry_on, check, hint, plotting
 from course_lib.models.numerals import Numerals, english
 from course_lib.models.trained import trained_translator
-from course_lib.models.whole_game import cross_attention_inputs, translate_batch, use_module
+from course_lib.models.whole_game import (
+    cross_attention_inputs,
+    translate_batch,
+    use_attention,
+    use_module,
+)
 
 masked_softmax = carry_on("masked_softmax")
 
@@ -505,25 +510,41 @@ assert not past[0].triu(1).any()
 # ### The translator's own map
 #
 # Give your function the translator's queries, keys, values and lengths. The cell also multiplies
-# the queries by 8, which undoes the divisor, and by 1/8, which amounts to dividing by $d$.
+# the queries by 8, which undoes the divisor, and by 1/8, which amounts to dividing by $d$. The
+# translator then translates the numbers from 1 to 99 with each divisor.
 #
-# **Predict.** In 47, *siebenundvierzig*, how does the largest weight of *seven* change?
+# **Predict.** Lesson 03 left out the divisor. How many of the 99 translations are correct if scores
+# are divided by $d$ instead?
 
-# %% tags=["demo"]
+
+# %% tags=["demo", "nbval-ignore-output"]
+def divided(factor):
+    def attend(queries, keys, values, valid_lens):
+        return scaled_dot_product_attention(factor * queries, keys, values, valid_lens)
+
+    return attend
+
+
 taken = cross_attention_inputs(model, numerals, [3, 47])
-maps = {}
+trained_map = model.maps
+maps, correct = {}, {}
 for name, factor in (("sqrt(d)", 1), ("1", 8), ("d", 1 / 8)):
-    inputs = factor * taken.queries, taken.keys, taken.values, taken.valid_lens
-    maps[name] = scaled_dot_product_attention(*inputs)[1]
-    print(f"divided by {name:8} largest weight of seven {maps[name][1, 1].max():.2f}")
-apart = (maps["sqrt(d)"] - model.maps).abs().max()
+    inputs = taken.queries, taken.keys, taken.values, taken.valid_lens
+    maps[name] = divided(factor)(*inputs)[1]
+    use_attention(model, divided(factor))
+    translations = translate_batch(model, numerals, range(1, 100))
+    correct[name] = sum(translations[number - 1] == english(number) for number in range(1, 100))
+    print(f"divided by {name:8}{correct[name]} of 99 correct,", end=" ")
+    print(f"largest weight of seven {maps[name][1, 1].max():.2f}")
+apart = (maps["sqrt(d)"] - trained_map).abs().max()
 print(f"divided by sqrt(d): at most {apart:.2f} from the translator's map")
 for name in ("1", "d"):
     title = f"divided by {name}"
     plotting.show(
         plotting.attention(maps[name][1], ["forty", "seven"], "siebenundvierzig", title=title)
     )
-assert apart < 1e-4
+assert apart < 1e-4 and correct["sqrt(d)"] == 99
+assert correct["1"] == 99 and 45 < correct["d"] < 75
 largest_of_seven = {name: weights[1, 1].max() for name, weights in maps.items()}
 assert largest_of_seven["1"] > 0.85 and largest_of_seven["d"] < 0.2
 assert 0.35 < largest_of_seven["sqrt(d)"] < 0.5 and maps["1"][1, 1, :6].sum() > 0.9
@@ -531,9 +552,10 @@ assert 0.35 < largest_of_seven["sqrt(d)"] < 0.5 and maps["1"][1, 1, :6].sum() > 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Your function computes the same map as the translator's attention, up to rounding. Without a
-# divisor, one letter of *sieben* gets most of the weight of *seven*. If you divide
-# by $d$, the weight spreads over the numeral.
+# Dividing by $d$ spreads the weights over the numeral, and more than a quarter of the translations
+# become wrong. Without a divisor, one letter of *sieben* gets most of the weight of *seven*, but
+# all 99 translations are correct. Saturation shrinks gradients, and this cell trains nothing. With
+# $\sqrt{d}$, your function computes the translator's own map, up to rounding.
 #
 # </details>
 

@@ -24,6 +24,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lib import carry_on, check, hint, plotting
+from course_lib.models.language_model import text_windows
+from course_lib.models.stories import CHARACTERS, stories
 from course_lib.models.training import train
 from course_lib.notebook.hunt import (
     BUGS,
@@ -36,9 +38,10 @@ from course_lib.notebook.hunt import (
 )
 
 causal_mask, masked_softmax = carry_on("causal_mask", "masked_softmax")
-split_heads, merge_heads, MultiHeadAttention, is_causal = carry_on(
-    "split_heads", "merge_heads", "MultiHeadAttention", "is_causal"
+split_heads, merge_heads, MultiHeadAttention = carry_on(
+    "split_heads", "merge_heads", "MultiHeadAttention"
 )
+is_causal, positional_encoding = carry_on("is_causal", "positional_encoding")
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
 torch.set_num_threads(1)  # several threads are slow beside other programs
@@ -595,9 +598,82 @@ from course_lib.attention import CausalSelfAttention
 check("CausalSelfAttention")
 
 # %% [markdown]
+# ### Your module writes
+#
+# A module that cannot see the future can be trained to predict each character of a text from the
+# characters before it. To write, the model draws a character, appends it, and repeats. The text
+# consists of 2,000 short stories that a program generates from rules. Each story invents the names
+# of its two animals.
+#
+# For comparison, a *counting model* uses only the previous character. It counts which characters
+# follow it in the text, and turns these counts into probabilities.
+
+# %% tags=["demo", "nbval-ignore-output"]
+CONTEXT, WIDTH = 96, 64
+text = CHARACTERS.ids("".join(story.text for story in stories(2000, seed=0)))
+learned, unseen = text[: len(text) * 9 // 10], text[len(text) * 9 // 10 :]
+rows = unseen[: len(unseen) // (CONTEXT + 1) * (CONTEXT + 1)].reshape(-1, CONTEXT + 1).to(device)
+
+pairs = torch.ones(len(CHARACTERS), len(CHARACTERS))  # so that no share is 0
+pairs.index_put_((learned[:-1], learned[1:]), torch.ones(1), accumulate=True)
+log_shares = (pairs / pairs.sum(dim=1, keepdim=True)).log().to(device)
+
+
+class Writer(nn.Module):
+    """Give each position logits for the next character, with one block of your attention."""
+
+    def __init__(self, attention):
+        super().__init__()
+        self.characters = nn.Embedding(len(CHARACTERS), WIDTH)
+        self.register_buffer("positions", positional_encoding(CONTEXT, WIDTH))
+        self.attention = attention
+        self.mlp = nn.Sequential(nn.Linear(WIDTH, 256), nn.ReLU(), nn.Linear(256, WIDTH))
+        self.head = nn.Linear(WIDTH, len(CHARACTERS))
+
+    def forward(self, ids):
+        x = self.characters(ids) + self.positions[: ids.shape[1]]
+        x = x + self.attention(x)
+        x = x + self.mlp(x)
+        return self.head(x)
+
+
+def next_character_loss(model, ids):
+    return F.cross_entropy(model(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
+
+
+@torch.no_grad()
+def write(model, beginning, num_characters=200):
+    ids = CHARACTERS.ids(beginning)[None]
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(num_characters):
+        logits = model(ids[:, -CONTEXT:].to(device))[0, -1].cpu()
+        shares = torch.softmax(logits / 0.5, dim=-1)  # temperature 0.5 favors likely characters
+        ids = torch.cat([ids, torch.multinomial(shares, 1, generator=generator)[None]], dim=1)
+    return "".join(CHARACTERS.words(ids[0]))
+
+
+torch.manual_seed(0)
+writer = Writer(CausalSelfAttention(WIDTH, 4)).to(device)
+windows = text_windows(learned, CONTEXT + 1, torch.Generator().manual_seed(0))
+train(writer, lambda: next_character_loss(writer, next(windows).to(device)), 600, max_lr=0.01)
+models = {"counting": lambda ids: log_shares[ids], "your attention": writer}
+with torch.no_grad():
+    unseen_loss = {name: next_character_loss(model, rows).item() for name, model in models.items()}
+for name, model in models.items():
+    print(f"--- {name}: loss {unseen_loss[name]:.2f} on unseen stories")
+    print(write(model, "One morning"))
+assert 2.1 < unseen_loss["counting"] < 2.4 and unseen_loss["your attention"] < 1.5
+
+# %% [markdown]
+# The counting model writes common pairs of letters, but few long words. With attention, most words
+# are spelled correctly, and in our run one whole sentence is correct. Every prediction used your
+# attention. In lesson 10, you write a complete language model, and find heads that look up names.
+
+# %% [markdown]
 # ### A second broken module ★
 #
-# The next module computes cross-attention without projecting its values, and also has four faults.
+# The next module computes cross-attention without projecting its values. Like the first, it has four
+# faults.
 #
 # **Predict.** How many of your three tests fail?
 

@@ -7,6 +7,8 @@ import torch
 from matplotlib.figure import Figure
 
 from course_lib import plotting
+from course_lib.checks.judge.example import Beside
+from course_lib.checks.judge.html import numbers_beside
 from course_lib.plotting import Plot, Table
 from course_lib.plotting.figures import Control, figure_html, stepper
 
@@ -176,3 +178,13 @@ def test_recorded_steps_play_and_pause(page, axe):
     shown = page.evaluate(f"{slider}.value")
     assert play.is_visible() and 2 < int(shown) < 29
     assert page.get_by_role("img", name=f"It says step {shown}.").count() == 1
+
+
+def test_the_numbers_of_a_report_are_in_view_on_a_phone(page):
+    result = Beside("attention_weights, shape (2, 3) instead of (3,)", (("0.25", "0.75"),))
+    page.set_viewport_size({"width": 360, "height": 700})
+    page.set_content(page_of(numbers_beside(result.name, result.tables())))
+    for number in ("0.25", "0.75"):
+        box = page.get_by_text(number).bounding_box()
+        assert box["x"] + box["width"] < 200
+    assert page.evaluate("document.documentElement.scrollWidth") == 360

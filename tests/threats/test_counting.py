@@ -183,6 +183,14 @@ def test_v04_a_cell_that_the_answer_does_not_need_costs_and_forges_nothing(grade
     assert ": Line " not in notices
 
 
+def test_v04_a_test_that_could_look_inside_its_objects_earns_nothing(graded):
+    right = solution_source("is_causal")
+    for more, share in (("", 1), ("\ninside = is_causal.__closure__", 0)):
+        rows, notices = graded("06_multi_head", {"is_causal": right + more}, "import gc")
+        assert rows["is_causal"].points == share * rows["is_causal"].max_points, notices
+        assert ("is_causal: Line " in notices) == bool(more)
+
+
 def test_v05_a_solution_is_lent_only_as_the_prerequisite_that_it_is(graded):
     borrowed = (ROOT / "tests/threats/borrower.txt").read_text(encoding="utf-8")
     lesson, answers = "05_scaled_dot_product", {"scaled_dot_product_attention": borrowed}

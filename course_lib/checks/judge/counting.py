@@ -17,8 +17,9 @@ from course_lib.checks.observe.cells import as_python, cell_body, parse_cell
 _IMPORTS = re.compile(
     r"(collections|einops|matplotlib|numpy\.(linalg|random|typing)|course_lib\.(models|plotting)"
     r"|torch\.(autograd|distributions|func|linalg|nn|optim|special|utils\.(checkpoint|data)))"
-    r"(\.\w+)*|abc|bisect|cmath|contextlib|copy|course_lib(\.notebook)?|dataclasses|datetime|enum"
-    r"|fractions|functools|heapq|IPython\.display|itertools|json|math|my_attention"
+    r"(\.\w+)*|abc|bisect|cmath|contextlib|copy"
+    r"|course_lib(\.notebook(\.own_tests)?)?|dataclasses|datetime|enum|fractions"
+    r"|functools|heapq|IPython\.display|itertools|json|math|my_attention"
     r"|numbers|numpy|operator|os|pprint|random|re|statistics|string|sys|textwrap|time|torch|tqdm"
     r"|typing|warnings"
 )

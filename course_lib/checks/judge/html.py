@@ -80,7 +80,9 @@ def numbers_beside(name: str, tables: Mapping[str, Sequence[Sequence[str]]]) -> 
 
 
 def _grid(caption: str, rows: Sequence[Sequence[str]]) -> str:
-    lines = [f'<table style="{_GRID}"><caption style="{_CAPTION}">{caption}</caption>']
+    # A <caption> that is wider than the numbers would move them to its right end, off a phone.
+    lines = [f'<figure style="{_FIGURE}"><figcaption style="{_CAPTION}">{caption}</figcaption>']
+    lines.append(f'<table style="{_GRID}">')
     for row in rows:
         cells = []
         for number in row:
@@ -89,14 +91,13 @@ def _grid(caption: str, rows: Sequence[Sequence[str]]) -> str:
             border = "1px solid currentColor" if differs else "1px solid transparent"
             cells.append(f'<td style="{_NUMBER};border:{border}">{text}</td>')
         lines.append(f'<tr style="{_PLAIN}">{"".join(cells)}</tr>')
-    return "\n".join([*lines, "</table>"])
+    return "\n".join([*lines, "</table></figure>"])
 
 
 _PLAIN = "background:transparent!important"  # against Jupyter's stripes and hover color
-_GRID = (
-    "border-collapse:separate;border-spacing:2px;margin:.3em 0;font-family:ui-monospace,monospace"
-)
-_CAPTION = "text-align:left;caption-side:top;white-space:nowrap;color:inherit;padding:0"
+_FIGURE = "margin:.3em 0;max-width:100%;font-family:ui-monospace,monospace"
+_GRID = "border-collapse:separate;border-spacing:2px;margin:0"
+_CAPTION = "text-align:left;color:inherit"
 _NUMBER = f"text-align:right;padding:.1em .45em;{_PLAIN};color:inherit"
 
 

@@ -57,6 +57,19 @@ def is_counted(exercise: Exercise, probes: Iterable[Probe]) -> bool:
     return bool(by_rule) or any(probe.at_most for probe in probes)
 
 
+def is_read(exercise: Exercise, probes: Iterable[Probe]) -> bool:
+    """Return whether grading reads the answer's source before it uses what was observed.
+
+    The reason is that points depend on counts, or that the answer is a test that could look inside
+    the objects it gets instead of calling them.
+    """
+    is_test = any(probe.scenario in _OF_TESTS for probe in probes)
+    return is_test or is_counted(exercise, probes)
+
+
+_OF_TESTS = ("ask_about_each", "own_tests_on_own_module")
+
+
 def also_elsewhere(exercise: Exercise, probes: Sequence[Probe]) -> list[Probe]:
     """Return the probes to repeat on another device: the first, and those with other arguments.
 

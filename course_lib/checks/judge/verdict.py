@@ -107,7 +107,7 @@ def judge_observed(
             `observe_more` has yet to observe them.
         observe_more: observes further probes. Without it, there is no search for the known mistake
             or a smaller failing input. The points do not depend on it.
-        touched: the code that could change a count, or an empty string.
+        touched: the code that could change a count or look inside an object, or an empty string.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # for tiny inputs, threads cost more than they save
@@ -126,7 +126,10 @@ def judge_observed(
                 seen = {name: replace(one, spent={}) for name, one in seen.items()}
             verdict = _judge_all(exercise, prepared, seen, touched)
             try:
-                return _worded(verdict, seed, observe_more)
+                report = _worded(verdict, seed, observe_more)
+                report.text()  # what cannot be shown later counts as not worded
+                report.html()
+                return report
             except Exception:  # the points are final
                 return _in_plain_words(verdict)
     except Exception as error:

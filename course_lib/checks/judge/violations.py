@@ -391,10 +391,13 @@ def forbidden_in(
 ) -> list[Violation]:
     """Return the violation for a forbidden call or loop, or for code that could hide one.
 
-    `touched` names such code (`checks.judge.counting`).
+    `touched` names such code (`checks.judge.counting`), or code with which a test could look inside
+    the objects it gets.
     """
     if touched:
-        found: tuple[Probe, Problem] | None = prepared[0][0], _uncounted(touched)
+        first = prepared[0][0]
+        cause = _uncounted(touched) if first.counted else _looked_inside(touched)
+        found: tuple[Probe, Problem] | None = first, cause
     else:
         loops = _loops_problem(exercise, prepared, seen)
         found = (
@@ -437,6 +440,15 @@ def _uncounted(touched: str) -> Cause:
         f"{touched} could change how calls, loops, bytes or evaluations of functions are counted, "
         "so your answer gets none of the points that depend on such counts.",
         "What does the same without reaching into Python, torch or the course?",
+    )
+
+
+def _looked_inside(touched: str) -> Cause:
+    return Cause(
+        "looked_inside",
+        f"{touched} could look inside the functions or modules that your test gets, so your test "
+        "earns no points.",
+        "Which calls of them show the same?",
     )
 
 

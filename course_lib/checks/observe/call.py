@@ -87,8 +87,9 @@ def observe(obj: Any, probe: Probe, *, watched: bool = True) -> Observation:
                 phase = seen.raised.phase if seen.raised else "call"
                 seen.raised = _describe_exception(error, phase)
     seen.settings = tuple(changed)
-    seen.stderr = _encodable(stderr.getvalue()[:MAX_TEXT])
-    said = (f"{w.category.__name__}: {w.message}"[:300] for w in caught[:5])
+    # The methods of a stream or a warning may be the student's, and may raise.
+    seen.stderr = _encodable(io.StringIO.getvalue(stderr)[:MAX_TEXT])
+    said = (f"{class_name(w.category)}: {message_of(w.message)}"[:300] for w in caught[:5])
     seen.warnings = tuple(map(_encodable, said))
     return seen
 
@@ -186,7 +187,7 @@ def _run(obj, probe: Probe, seen: Observation, args: dict, kwargs: dict, watched
         seen.steps = steps.count if steps else 0
         seen.calls = dict(calls.names) if calls else {}
         seen.rng_touched = next_draws() != untouched
-        seen.training_changed = getattr(target, "training", None) != training
+        seen.training_changed = bool(getattr(target, "training", None) != training)
         seen.arguments = {name: record(given[name]) for name in probe.arrays()}
     for name in probe.attributes:
         seen.attributes[name] = record(getattr(target, name, None))

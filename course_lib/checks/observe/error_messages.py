@@ -13,15 +13,15 @@ import traceback
 _CLOSE = 0.7
 
 
-def message_of(error: BaseException) -> str:
-    """Return the message of an exception, or "" if it cannot be printed."""
+def message_of(error: BaseException | str) -> str:
+    """Return the message of an exception or a warning, or "" if it cannot be printed."""
     try:
-        text = str(error)
+        text = str.__str__(str(error))  # not a subclass, whose methods may raise
     except BaseException:
         return ""
     near = ""
     with contextlib.suppress(BaseException):  # `dir` may run the student's code
-        near = _near(error)
+        near = _near(error) if isinstance(error, BaseException) else ""
     return f"{text.rstrip('.')}. Did you mean: '{near}'?" if near else text
 
 

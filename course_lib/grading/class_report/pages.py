@@ -1,16 +1,18 @@
-"""Write the class report as HTML pages without scripts or external resources.
+"""Write the class report as HTML pages without external resources.
 
 report.html has a table of lessons and a table of students by lessons. The page of a lesson shows
-who needs a look, each exercise's outcomes, the most frequent mistakes, scores, the written answers
-that wait to be graded, and the slowest exercises. The templates lay out what is computed here.
+mistakes, outcomes, scores, who needs a look, written answers and equal answers. The templates lay
+out what is computed here. The page's policy allows only the script that sorts and filters tables.
 """
 
 import functools
 import math
 import re
+from base64 import b64encode
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from statistics import mean, median
 from urllib.parse import quote
@@ -39,7 +41,9 @@ def write_report(root: Path, lesson: str | None = None, late: Mapping[str, str] 
     course = ClassFolder(root)
     with quiet_nbgrader():
         with course.gradebook() as gradebook:
-            everyone = sorted(student.id for student in gradebook.students)
+            sections = course.noted("sections")
+            named = {s.id: filter(None, (s.first_name, s.last_name)) for s in gradebook.students}
+            people = {one: (" ".join(named[one]), sections.get(one, "")) for one in sorted(named)}
             names = sorted(assignment.name for assignment in gradebook.assignments)
         read = (read_lesson(course, name) for name in ([lesson] if lesson else names))
         summaries = [replace(s, late=late.get(s.lesson, "")) for s in read if s.students]
@@ -54,30 +58,30 @@ def write_report(root: Path, lesson: str | None = None, late: Mapping[str, str] 
     folder, index = course.root / "report", course.root / "report.html"
     folder.mkdir(exist_ok=True)
     for summary in summaries:
-        text = lesson_page(summary, links, everyone, index=not lesson or index.is_file())
+        text = lesson_page(summary, links, people, index=not lesson or index.is_file())
         write_atomically(folder / f"{summary.lesson}.html", text)
     if lesson:
         return folder / f"{lesson}.html"
-    write_atomically(index, index_page(summaries, links, everyone))
+    write_atomically(index, index_page(summaries, links, people))
     return index
 
 
-def index_page(summaries: Sequence[GradedLesson], links: Links, everyone: Sequence[str]) -> str:
-    """Return the page over several lessons."""
-    values = {"summaries": summaries, "links": links, "everyone": everyone}
-    return _template("report.html.j2").render(values)
+def index_page(summaries: Sequence[GradedLesson], links: Links, everyone: Collection[str]) -> str:
+    """Return the page over several lessons. A mapping `everyone` has names and sections."""
+    return template("report.html.j2").render(summaries=summaries, links=links, everyone=everyone)
 
 
 def lesson_page(
-    summary: GradedLesson, links: Links, everyone: Sequence[str] = (), *, index: bool = True
+    summary: GradedLesson, links: Links, everyone: Collection[str] = (), *, index: bool = True
 ) -> str:
     """Return the page of a lesson, with a link to the page over all lessons if `index`."""
     values = {"summary": summary, "links": links, "everyone": everyone, "index": index}
-    return _template("lesson.html.j2").render(values)
+    return template("lesson.html.j2").render(values)
 
 
 @functools.cache
-def _template(name: str) -> Template:
+def template(name: str) -> Template:
+    """Return a template of this package, with the functions that it uses."""
     environment = Environment(
         loader=PackageLoader("course_lib.grading.class_report"),
         autoescape=True,
@@ -88,8 +92,10 @@ def _template(name: str) -> Template:
     environment.filters["inline"] = lambda text: Markup(inline(text))
     environment.filters["breakable"] = lambda name: _BREAK.sub("\u200b", name)
     environment.filters |= {"url": quote, "titled": titled}
-    known = (exercises, facts, histogram, mistakes, needs_a_look, of_everyone, outcome_of)
-    environment.globals |= {one.__name__: one for one in (*known, share, written)}
+    environment.filters["script_hash"] = lambda js: b64encode(sha256(js.encode()).digest()).decode()
+    known = (equal_answers, exercises, facts, histogram, mistakes, needs_a_look, of_everyone)
+    known += (outcome_of, share, states_of, total, written)
+    environment.globals |= {one.__name__: one for one in known}
     environment.globals |= {"outcomes": OUTCOMES, "stopped": STOPPED}
     return environment.get_template(name)
 
@@ -100,7 +106,7 @@ def titled(lesson: str) -> str:
     return f"{lesson[:2]} {found.title.partition(':')[0]}" if found else lesson
 
 
-def facts(summary: GradedLesson, everyone: Sequence[str]) -> dict[str, str | int]:
+def facts(summary: GradedLesson, everyone: Collection[str]) -> dict[str, str | int]:
     """Return a lesson's figures by their headings."""
     shares = [part for s in summary.students if (part := share(s, summary)) is not None]
     return {
@@ -127,6 +133,38 @@ def share(student: GradedSubmission, summary: GradedLesson) -> float | None:
     if not is_whole or student.points is None or not summary.max_points:
         return None
     return student.points / summary.max_points
+
+
+def states_of(student: GradedSubmission, summary: GradedLesson) -> list[str]:
+    """Return the states of a student's lesson by which the tables show and filter it."""
+    part = share(student, summary)
+    states = ["missing"] if student.absent else ["not_graded"] if part is None else []
+    states += [] if part is None or part >= 0.5 else ["low" if part else "zero"]
+    return states + ["waiting"] * bool(student.waiting) + ["late"] * (student.late_seconds > 0)
+
+
+def total(student: str, summaries: Sequence[GradedLesson]) -> float | None:
+    """Return the share of a student's points in all lessons that are graded."""
+    graded = [one for one in summaries if share(one.of(student), one) is not None]
+    points = sum(one.of(student).points or 0.0 for one in graded)
+    return points / sum(one.max_points for one in graded) if graded else None
+
+
+def equal_answers(summary: GradedLesson) -> list[tuple[str, int, list[list[str]]]]:
+    """Return exercises, the number of students with an equal answer, and the equal wrong ones."""
+    found: dict[str, dict[tuple[str, bool], list[str]]] = defaultdict(lambda: defaultdict(list))
+    for student in summary.students:
+        for row in student.rows:
+            text = student.answer_digests.get(row.exercise)
+            if text and row.outcome != "not_attempted":
+                found[row.exercise][text, row.outcome == "correct"].append(student.student)
+    rows = []
+    for name in summary.exercises:
+        equal = {about: who for about, who in found[name].items() if len(who) > 1}
+        if equal:
+            wrong = [who for (_, is_correct), who in equal.items() if not is_correct]
+            rows.append((name, sum(map(len, equal.values())), wrong))
+    return rows
 
 
 def exercises(summary: GradedLesson) -> Iterator[tuple[str, Counter[str], float | None]]:

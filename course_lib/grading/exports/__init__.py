@@ -4,8 +4,8 @@
 writes CSV. `lms` pairs the gradebook's students and lessons with the rows and columns of an LMS.
 """
 
-from course_lib.grading.exports._export import export
+from course_lib.grading.exports._export import export, plain_cell
 from course_lib.grading.exports.request import ExportRequest, Outcome
 from course_lib.workspace.errors import ExportError
 
-__all__ = ["ExportError", "ExportRequest", "Outcome", "export"]
+__all__ = ["ExportError", "ExportRequest", "Outcome", "export", "plain_cell"]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 from course_lib.grading.exports import lms
 from course_lib.grading.exports.request import ExportRequest, Groups, Outcome
 from course_lib.grading.exports.sheet import Sheet, key, parse_number, read_sheet
-from course_lib.grading.graded import ABSENT, GradedLesson
+from course_lib.grading.graded import ABSENT, GradedLesson, GradedSubmission
+from course_lib.grading.intake.timestamps import parse_time
 from course_lib.grading.read_grades import read_lesson
 from course_lib.workspace.errors import ExportError, GradingError
 
@@ -52,7 +54,8 @@ def export(root: Path, request: ExportRequest) -> Outcome:
         for student, *_ in people:
             grade = lesson.of(student)
             missing = grade.score(request.partial) is None
-            groups["not_graded" if missing else "written"][student] = grade.reason
+            name = "not_graded" if missing else "zero" if grade.zero else "written"
+            groups.setdefault(name, {})[student] = "" if grade.zero else grade.reason
         about = {"lesson": lesson.lesson, "column": "", "points": lesson.all_points}
         outcomes.append(about | groups)
     return Outcome(output, request.dry_run, outcomes)
@@ -70,11 +73,11 @@ def _read_gradebook(
             (one.id, one.last_name or "", one.first_name or "", one.email or "")
             for one in gradebook.students
         ]
-        graded = sorted(one.name for one in gradebook.assignments if one.num_submissions)
-    names = request.lessons or graded or ["LESSON"]
+        dues = {one.name: one.duedate for one in gradebook.assignments if one.num_submissions}
+    names = request.lessons or sorted(dues) or ["LESSON"]
     for name in names:
-        if name not in graded:
-            has = ", ".join(graded) or "no lesson"
+        if name not in dues:
+            has = ", ".join(sorted(dues)) or "no lesson"
             raise ExportError(f"{name} is not graded yet (graded: {has}): course grade {name}")
     if stray := sorted(set(request.columns) - set(names)):
         raise ExportError(f"--map names {stray[0]}, which is not exported: add it to the lessons")
@@ -85,7 +88,14 @@ def _read_gradebook(
         except (GradingError, LookupError):
             first = ""
         title = first.partition("\n")[0].strip("# ") if first.startswith("#") else ""
-        lessons.append(replace(read_lesson(course, name, brief=True), title=title))
+        lesson = replace(read_lesson(course, name, brief=True), title=title)
+        now = datetime.now(UTC).replace(tzinfo=None)
+        if request.zero_missing and (dues[name] or now) <= now:
+            later = {one for one, due in lesson.extensions.items() if parse_time(due) > now}
+            gone = [one for one, *_ in people if lesson.of(one).absent and one not in later]
+            zeros = (GradedSubmission(one, absent=True, zero=True) for one in gone)
+            lesson = replace(lesson, students=(*lesson.students, *zeros))
+        lessons.append(lesson)
     return sorted(people), lessons
 
 
@@ -176,7 +186,7 @@ def _fill(
     for student in dict.fromkeys([*rows, *(one.student for one in lesson.students)]):
         grade = lesson.of(student)
         score = grade.score(request.partial)
-        if score is None:
+        if score is None or (grade.zero and student not in rows):
             groups["not_graded"][student] = grade.reason
             continue
         if student not in rows:
@@ -198,5 +208,5 @@ def _fill(
             groups["kept"][student] = f"{there} there, {here} here"
         else:
             cells[assignment.column] = here
-            groups["written"][student] = ""
+            groups.setdefault("zero" if grade.zero else "written", {})[student] = ""
     return {"lesson": lesson.lesson, "column": assignment.name, "points": worth, **groups}

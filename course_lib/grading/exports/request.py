@@ -24,6 +24,7 @@ class ExportRequest:
     overwrite: bool = False
     output: Path | None = None
     partial: bool = False
+    zero_missing: bool = False
     force: bool = False
     dry_run: bool = False
 

@@ -16,10 +16,11 @@ import nbgrader
 from jinja2 import Environment, FileSystemLoader, Template
 from nbformat import NotebookNode
 from nbgrader.preprocessors import NbGraderPreprocessor
-from nbgrader.utils import is_grade, is_solution
+from nbgrader.utils import is_grade, is_solution, is_task
 
 from course_lib.grading.adapters.nbgrader import SubmittedNotebook, coursedir_of, final_score
 from course_lib.grading.cell_kinds import is_check
+from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.clean_outputs import made_output
 from course_lib.grading.gradebook import opened
 from course_lib.grading.publishing.course_figures import figures_of
@@ -86,7 +87,8 @@ class MarkCells(NbGraderPreprocessor):
             marks = marks_of(submitted, lesson)
         source = Path(coursedir.root) / coursedir.source_directory / lesson / f"{name}.ipynb"
         _mark(nb, marks, figures_of(source))
-        about.update(marks.about, written=date.today())
+        collected = ClassFolder(Path(coursedir.root)).collected(lesson).get(about["student"], {})
+        about.update(marks.about, written=date.today(), group=collected.get("group"))
         return nb, resources
 
 
@@ -94,6 +96,8 @@ def _mark(notebook: NotebookNode, marks: Marks, figures: Mapping[str, str]) -> N
     """Add marks to the cells of a graded notebook, and the course's figures to demo cells."""
     earlier = earlier_versions(notebook)
     for cell in notebook.cells:
+        if is_task(cell):  # nbgrader's kind of question about several cells
+            cell.metadata.nbgrader.update(grade=True, solution=True)  # shown as a written answer
         if is_grade(cell) or is_solution(cell):
             mark, name = cell.metadata.nbgrader, cell.metadata.nbgrader.grade_id
             mark.update(marks.cells[name])

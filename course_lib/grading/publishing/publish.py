@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from nbformat import NotebookNode, v4
-from nbgrader.utils import compute_checksum, determine_grade, is_grade, is_solution
+from nbgrader.utils import compute_checksum, determine_grade, is_grade, is_solution, is_task
 
 from course_lib.grading.adapters.nbgrader import (
     Gradebook,
@@ -55,6 +55,8 @@ class Publisher:
             if was.time and was.time != stamp.time:
                 version = f"the version of {was.time.day} {was.time:%B %Y, %H:%M} UTC"
             self._grade(about, notebook, rows, version)
+            # After the transaction, the gradebook would read each row again.
+            marks = marks_of(about, self.lesson)
         if earlier_versions(notebook):
             text = v4.writes(notebook, indent=None)
         whole = text.rstrip("\n") + "\n"
@@ -64,15 +66,19 @@ class Publisher:
             write_atomically(kept, f"{stamp.text}\n")
         else:
             kept.unlink(missing_ok=True)
-        self._marks[student] = marks_of(about, self.lesson)
+        self._marks[student] = marks
         self._published.add(student)
 
-    def write_pages(self, ledger: Ledger) -> None:
-        """Make the pages of published work, and of work that a person has changed since."""
+    def write_pages(self, ledger: Ledger) -> int:
+        """Write pages of published work, and of work that a person has changed; count them."""
+        number = 0
         figures = figures_of(self.course.step("source") / self.lesson / f"{self.lesson}.ipynb")
+        collected = self.course.collected(self.lesson)
         for student, marks in self._marks.items():
             entry = ledger.get(student)
             marks.about["newer"] = entry.state == "outdated"
+            group = collected.get(student, {}).get("group", ["", ""])
+            marks.about.update({"group": group} if group[0] else {})
             shown = digest(json.dumps(marks, sort_keys=True, default=str))
             if entry.state in ("", "blank") or (
                 student not in self._published and (entry.state == "graded" or entry.shown == shown)
@@ -86,6 +92,8 @@ class Publisher:
                 write_atomically(place.with_name(name), text)
             state = "published" if entry.state == "graded" else entry.state
             ledger.put(replace(entry, state=state, notebook="", shown=shown))
+            number += 1
+        return number
 
     def _write_page(self, student: str, page: str) -> Path:
         place = self.course.step("feedback") / student / self.lesson / f"{self.lesson}.html"
@@ -168,15 +176,17 @@ class Publisher:
         for cell in notebook.cells:
             name = grade_id(cell)
             by_hand, waited, said = False, False, ""
-            if is_grade(cell) and name in grades:
+            if name in grades:
                 grade = grades[name]
                 by_hand, waited = is_by_hand(grade), grade.needs_manual_grade
-                grade.auto_score = points[name] if is_check(cell) else determine_grade(cell)[0]
+                if is_grade(cell):
+                    grade.auto_score = points[name] if is_check(cell) else determine_grade(cell)[0]
                 if not by_hand or name in changed:
                     grade.needs_manual_grade = by_hand or grade.auto_score is None
-            if is_solution(cell) and name in comments:
+            if name in comments:
                 same = cell.metadata.nbgrader.get("checksum") == compute_checksum(cell)
-                comments[name].auto_comment = "No response." if same else None
+                is_blank = same and is_solution(cell)
+                comments[name].auto_comment = "No response." if is_blank else None
                 said = comments[name].manual_comment or ""
             if name in was and (
                 name not in changed or (waited if by_hand else was[name][1] == said)
@@ -194,8 +204,8 @@ def changed_cells(before: NotebookNode | None, notebook: NotebookNode) -> set[st
     """Return the names of changed answers, and of the graded cells that depend on them.
 
     A graded cell belongs to the answers above it. A check without an answer above it belongs to all
-    code. Any code may use a student's own code cells. Exercises that were added or removed do not
-    affect other cells.
+    code. Any code may use a student's own code cells. A task of nbgrader belongs to everything that
+    the student wrote. Exercises that were added or removed do not affect other cells.
     """
     if before is None:
         return {grade_id(cell) for cell in notebook.cells}
@@ -207,8 +217,11 @@ def changed_cells(before: NotebookNode | None, notebook: NotebookNode) -> set[st
     own = [{c.source for c in cells if is_theirs(c) and not is_solution(c)} for cells in code]
     has_own = not (own[0] <= known[1] and own[1] <= known[0])
     has_any = has_own or any(grade_id(cell) in changed & was.keys() for cell in code[1])
+    theirs = [[cell.source for cell in book.cells if is_theirs(cell)] for book in books]
     found, above = set(changed), set[str]()
     for cell in notebook.cells:
+        if is_task(cell) and theirs[0] != theirs[1]:
+            found.add(grade_id(cell))
         if is_solution(cell):
             above.add(grade_id(cell))
         if is_grade(cell):

@@ -21,7 +21,7 @@ START_SECONDS = 600.0  # for steps that run no student code, on a busy machine
 _END_SECONDS = 120.0
 _GRACE_SECONDS = 1.0
 _CEILING = 10  # most wall-clock time, as a multiple of a limit; then the machine is too busy
-_LOOK_SECONDS = 1.0  # between measurements of a cell
+_LOOK_SECONDS = 0.25  # between measurements of a cell; the first follows after a tick
 _TICK_SECONDS = 0.1
 _MOST_SENT = 50  # bytes of a cell's frames, as a multiple of the output kept, for short prints
 _MOST_NAMES, _LONGEST_NAME = 1_000, 200  # displays that can be updated; characters
@@ -219,6 +219,8 @@ class Guest:
                 ran.state = "timeout"
                 self.process.interrupt()
                 ran.seconds, watch = watch.seconds, _Watch(self.process, _GRACE_SECONDS)
+        if watch.before:  # the time since the last measurement may belong to other programs too
+            watch.look()
         ran.seconds += watch.seconds
         for output in ran.outputs:
             if output.output_type == "stream":
@@ -331,16 +333,21 @@ class _Watch:
         elapsed = time.monotonic() - self.started
         return max(min(elapsed - self.waited, self.limit), elapsed / _CEILING)
 
-    def used_up(self) -> str:
-        """Return the name of the exceeded limit as in `GuestResult.stopped`, or ""."""
-        now = time.monotonic()
-        if now - self.looked < min(_LOOK_SECONDS, self.limit / 10):
-            return ""
-        self.looked = now
+    def look(self) -> None:
+        """Measure what the processes have used, and how long they waited for other programs."""
         if used := self.process.usage():
             self.before = self.before or used
             elapsed, self.cpu, idle = (a - b for a, b in zip(used, self.before, strict=True))
             self.waited = max(elapsed - self.cpu - idle, 0.0)
+
+    def used_up(self) -> str:
+        """Return the name of the exceeded limit as in `GuestResult.stopped`, or ""."""
+        now = time.monotonic()
+        pause = _LOOK_SECONDS if self.before else _TICK_SECONDS
+        if now - self.looked < min(pause, self.limit / 10):
+            return ""
+        self.looked = now
+        self.look()
         if self.cpu > self.limit:
             return "cpu"
         if now - self.started - self.waited > self.limit:

@@ -118,7 +118,7 @@ def _is_judged(report: Report) -> bool:
 
 def _with_files(report: Report, beside: Collection[str], errors: list[str]) -> Report:
     """Name files beside the notebook that the errors of a missing answer refer to."""
-    if report.outcome not in ("raised", "not_attempted"):
+    if report.outcome not in ("raised", "not_attempted") or not report.findings:
         return report
     first, *others = report.findings
     said = "\n".join((*errors, first.message))

@@ -9,7 +9,7 @@ from dataclasses import replace
 from nbformat import NotebookNode
 
 from course_lib.checks.judge.definitions import Exercise
-from course_lib.checks.judge.prepare import is_counted, prepare
+from course_lib.checks.judge.prepare import is_read, prepare
 from course_lib.checks.judge.report import Finding, Report
 from course_lib.checks.judge.shrink import Observer
 from course_lib.checks.judge.verdict import judge_observed, still_missing
@@ -52,12 +52,10 @@ def judge_with_retries(
     harmful = {grade_id(guest.cells[at]): ending for at, ending in guest.harmful.items()}
     if ending := harmful.get(f"{name}{ANSWER}"):
         return _stopped(guest.limits, name, ending)
-    counted = is_counted(
-        exercise := find(name), [probe for probe, _ in prepare(exercise, job.seed)]
-    )
-    touched = guest.touched(name, index) if counted else ""
+    probes = [probe for probe, _ in prepare(find(name), job.seed)]
+    touched = guest.touched(name, index) if is_read(find(name), probes) else ""
     if touched:
-        guest.notices[index] = f"{name}: {touched} could change a count, so it needs a look"
+        guest.notices[index] = f"{name}: {touched} could falsify a result, so it needs a look"
     about = {"explain": explain, "touched": touched}
     judge = functools.partial(observe_and_judge, guest, job, name, index, **about)
     judged = judge()

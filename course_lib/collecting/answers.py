@@ -1,0 +1,268 @@
+"""`course answers`: the answers to a lesson's written questions on one page and in one table.
+
+The page and the table in exports/ have the same rows in the same order, equal and nearly equal
+texts together. `--read` stores points and comments of the table, or of the one that the page saves,
+in the gradebook as formgrader does. The column `key` tells to which version of an answer they
+belong: it is a digest of the student, the question and the text that was graded.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import nbformat
+from markupsafe import Markup
+from nbgrader.utils import is_solution
+
+from course_lib.grading.adapters.nbgrader import Gradebook, one_transaction
+from course_lib.grading.cell_kinds import grade_id
+from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
+from course_lib.grading.class_report.pages import template
+from course_lib.grading.clean_outputs import plain_text
+from course_lib.grading.exports import plain_cell
+from course_lib.grading.exports.sheet import Sheet, listed, parse_number, read_sheet
+from course_lib.grading.graded import COMPLETE, INCOMPLETE, WAITING
+from course_lib.grading.intake.ordinary_files import one_line
+from course_lib.grading.ledger import digest
+from course_lib.grading.publishing.markup import lesson_text, written
+from course_lib.grading.read_grades import read_lesson
+from course_lib.workspace.errors import UsageError
+from course_lib.workspace.files import write_atomically
+
+HEADER = ["question", "group", "student", "state", "given", "of", "answer"]
+HEADER += ["points", "comment", "key"]
+_ALIKE = 0.6  # of the sequences of three words in the longer of two nearly equal texts
+
+
+class Answer(NamedTuple):
+    """A student's graded answer to a written question, and what a person gave for it."""
+
+    question: str
+    student: str
+    state: str  # "waiting", "graded" or "left blank"
+    points: float | None  # from a person, for this version
+    most: float
+    comment: str
+    text: str  # without the lines of the release
+    key: str
+    is_changed: bool = False  # since a person gave points
+
+
+def write_answers(root: Path, lesson: str, part: tuple[int, int] = (1, 1)) -> list[str]:
+    """Write the page and the table of a lesson's written answers, and return lines about them.
+
+    Args:
+        root: the course folder.
+        lesson: the lesson's name.
+        part: the part to write and the number of parts. Equal texts are in the same part.
+
+    Raises:
+        UsageError: there is no answer, or the table has points that are not in the gradebook yet.
+    """
+    course, (number, parts) = ClassFolder(root), part
+    with _answers(course, lesson) as (_, answers, elsewhere):
+        groups = _groups(answers, part)
+        name = f"{lesson}_answers" + (f"_{number}_of_{parts}" if parts > 1 else "")
+        table = course.root / "exports" / f"{name}.csv"
+        old = _rows([table], answers) if table.is_file() else ()
+        if any(one.answer and one.state != "same" for one in old):
+            raise UsageError(
+                f"{table} has points or comments that are not in the gradebook: store them with "
+                f"course answers {lesson} --read {table}, or move it away"
+            )
+    mine = [(at, one) for at, cards in enumerate(groups, 1) for card in cards for one in card]
+    rows = [
+        (one.question, at, one.student, one.state, one.points, one.most, one.text, "", "", one.key)
+        for at, one in mine
+    ]
+    table.parent.mkdir(exist_ok=True)
+    cells = [[*map(plain_cell, row)] for row in rows]
+    Sheet(table, HEADER, cells, encoding="utf-8-sig").write(table, force=True)
+    values = {"lesson": lesson, "name": name, "groups": groups}
+    values["part"] = f"part {number} of {parts}" if parts > 1 else ""
+    values |= {"questions": _questions(course, lesson), "written": written, "plain": plain_cell}
+    page = table.with_suffix(".html")
+    write_atomically(page, template("answers.html.j2").render(values))
+    states = Counter(one.state for _, one in mine)
+    told = f"{len(mine)} answers, {sum(map(len, groups))} different texts"
+    told += "".join(f", {states[state]} {state}" for state in ("waiting", "graded"))
+    blank = sum(one.state == "left blank" for one in answers)
+    return [
+        f"{lesson}{values['part'] and ', '}{values['part']}, {told}",
+        *(f"  {path.relative_to(course.root)}" for path in (page, table)),
+        *([f"{blank} left blank, which get 0 points"] if blank else []),
+        *([f"{elsewhere} more to grade in formgrader only"] if elsewhere else []),
+        f"give points in one of the files, then: course answers {lesson} --read FILE",
+    ]
+
+
+class _Row(NamedTuple):
+    """A row of a table that was filled in, and what becomes of it."""
+
+    label: str
+    state: str  # "stored", "replaced", "same", "kept" or "REFUSED"
+    why: str = ""
+    answer: Answer | None = None
+    points: float | None = None
+    comment: str = ""
+
+
+def read_answers(
+    root: Path, lesson: str, files: Sequence[Path], *, overwrite: bool = False
+) -> tuple[int, list[str]]:
+    """Store the points and comments of tables in the gradebook, in one transaction.
+
+    Return the exit code, 3 if some are not stored, and lines that say what was done.
+
+    Raises:
+        UsageError: a file is not such a table. Nothing was stored.
+    """
+    course = ClassFolder(root)
+    with _answers(course, lesson) as (gradebook, answers, _):
+        rows = list(_rows(files, answers, overwrite=overwrite))
+        with one_transaction(gradebook):
+            for row in rows:
+                if row.answer is None or row.state not in ("stored", "replaced"):
+                    continue
+                place = row.answer.question, lesson, lesson, row.answer.student
+                if row.points is not None:
+                    grade = gradebook.find_grade(*place)
+                    grade.manual_score, grade.needs_manual_grade = row.points, False
+                if row.comment:
+                    gradebook.find_comment(*place).manual_comment = row.comment
+    by_reason = defaultdict(list)
+    for row in rows:
+        by_reason[row.state, row.why].append(row.label)
+    lines = [f"  {'; '.join(filter(None, why))}: {listed(by_reason[why])}" for why in by_reason]
+    sums = Counter(row.state for row in rows)
+    told = ", ".join(f"{number} {state}" for state, number in sums.items()) or "no points found"
+    lines.append(f"{lesson}: {told}; now: course grade {lesson}")
+    return (INCOMPLETE if sums["kept"] or sums["REFUSED"] else COMPLETE), lines
+
+
+def _rows(files: Sequence[Path], answers: Sequence[Answer], *, overwrite=False) -> Iterator[_Row]:
+    """Compare filled-in tables with the gradebook."""
+    by_key = {one.key: one for one in answers}
+    given: dict[str, dict[tuple[str, str], str]] = defaultdict(dict)
+    for file in files:
+        sheet = read_sheet(file)
+        at = [sheet.column(name) for name in ("key", "points", "comment", "student", "question")]
+        for number, row in enumerate(sheet.rows, start=2):
+            key, points, comment, student, question = (row[one].strip() for one in at)
+            if points or comment:
+                comment = comment[1:] if plain_cell(comment[1:]) == comment else comment
+                label = f"{student}, {question} (row {number} of {file.name})"
+                given[key].setdefault((points, comment), label)
+    for key, labels in given.items():
+        (points, comment), one = next(iter(labels)), by_key.get(key)
+        label, *others = labels.values()
+        number = parse_number(points)
+        if others:
+            yield _Row(label, "REFUSED", f"another row differs, {others[0]}: keep one of them")
+        elif one is None:
+            why = "this is not the version that was graded: write the answers again, and look"
+            yield _Row(label, "REFUSED", why)
+        elif points and (number is None or not 0 <= number <= one.most):
+            yield _Row(label, "REFUSED", f"{points!r} is not a number from 0 to {one.most:g}")
+        else:
+            before = one.points if number is not None else None
+            said = one.comment if comment else ""
+            is_other = before not in (None, number) or said not in ("", comment)
+            state, why = ("same" if (before, said) == (number, comment) else "stored"), ""
+            if is_other and not one.is_changed:
+                state = "replaced" if overwrite else "kept"
+                was = [] if before is None else [f"{before:g} points"]
+                was += [f'the comment "{one_line(said)}"'] if said else []
+                remedy = "" if overwrite else ", which --overwrite replaces"
+                why = f"a person gave {' and '.join(was)}{remedy}"
+            yield _Row(label, state, why, one, number, comment)
+
+
+@contextmanager
+def _answers(course: ClassFolder, lesson: str) -> Iterator[tuple[Gradebook, list[Answer], int]]:
+    """Yield the gradebook, the graded answers by question, and how many others wait there."""
+    with quiet_nbgrader(), course.only_one():
+        summary = read_lesson(course, lesson, brief=True)
+        given = {grade_id(c): c.source.splitlines() for c in course.read_release(lesson)[1].cells}
+        found = defaultdict(list)
+        with course.gradebook() as gradebook:
+            comments = {
+                (work.student_id, one.name): one.manual_comment
+                for work in gradebook.assignment_submissions(lesson)
+                for notebook in work.notebooks
+                for one in notebook.comments
+            }
+            for work in (one for one in summary.students if not one.problem):
+                notebook = course.read_graded(work.student, lesson)
+                cells = notebook.cells if notebook else []
+                texts = {grade_id(cell): cell.source for cell in cells if is_solution(cell)}
+                for row in (one for one in work.answers if one.exercise in texts):
+                    name, text = row.exercise, texts[row.exercise]
+                    own = [line for line in text.splitlines() if line not in given.get(name, ())]
+                    points = row.points if row.by_hand else None
+                    comment = comments.get((work.student, name)) or ""
+                    key = f"v{digest(repr((lesson, work.student, name, text)))[:20]}"
+                    shown = plain_text("\n".join(own)).strip()
+                    about = points, row.max_points, comment, shown, key, bool(row.reason)
+                    found[name].append(Answer(name, work.student, row.outcome, *about))
+            answers = [one for name in summary.points_by_answer for one in found[name]]
+            if not answers:
+                raise UsageError(
+                    f"{lesson} has no graded answer to a written question: course grade {lesson}"
+                )
+            waiting = sum(map(len, summary.waiting.values()))
+            yield gradebook, answers, waiting - sum(one.state == WAITING for one in answers)
+
+
+def _groups(answers: Sequence[Answer], part: tuple[int, int]) -> list[list[list[Answer]]]:
+    """Return nearly equal texts of a part, the largest groups first, each with its answers.
+
+    Two texts are nearly equal if they share most of their sequences of three words. Each sequence
+    belongs to the first group that has it, so the time is linear.
+    """
+    cards: dict[tuple[str, str], list[Answer]] = defaultdict(list)
+    for one in answers:
+        if one.state != "left blank":
+            cards[one.question, " ".join(one.text.split())].append(one)
+    place = {name: at for at, name in enumerate(dict.fromkeys(one.question for one in answers))}
+    groups: list[list[list[Answer]]] = []
+    owner: dict[tuple[str, ...], int] = {}
+    sizes: list[int] = []
+    for (question, text), card in sorted(cards.items(), key=lambda one: (-len(one[1]), one[0])):
+        words = re.findall(r"\w+", text.casefold())
+        pieces = {(question, *words[at : at + 3]) for at in range(max(1, len(words) - 2))}
+        shared = Counter(owner[piece] for piece in pieces if piece in owner)
+        most = max(shared, key=lambda at: (shared[at], -at), default=-1)
+        if most < 0 or shared[most] < _ALIKE * max(len(pieces), sizes[most]):
+            most = len(groups)
+            groups.append([])
+            sizes.append(len(pieces))
+        groups[most].append(card)
+        owner |= {piece: most for piece in pieces - owner.keys()}
+    groups.sort(key=lambda group: (place[group[0][0].question], -sum(map(len, group))))
+    loads, mine = [0] * part[1], []
+    for group in groups:
+        least = loads.index(min(loads))
+        loads[least] += len(group)
+        mine += [group] if least == part[0] - 1 else []
+    return mine
+
+
+def _questions(course: ClassFolder, lesson: str) -> Mapping[str, Mapping[str, Markup]]:
+    """Return the text and the rubric of each written question as HTML."""
+    cells = course.read_release(lesson)[1].cells
+    texts = {grade_id(cell): before.source for before, cell in pairwise(cells) if is_solution(cell)}
+    source = course.step("source") / lesson / f"{lesson}.ipynb"
+    rubrics = {}
+    if source.is_file():
+        for cell in nbformat.read(source, as_version=4).cells:
+            found = re.search(r"### BEGIN SOLUTION\n(.*?)### END SOLUTION", cell.source, re.DOTALL)
+            rubrics[grade_id(cell)] = found[1] if found else ""
+    return {
+        name: {"text": lesson_text(text), "rubric": lesson_text(rubrics.get(name, ""))}
+        for name, text in texts.items()
+    }

@@ -1,0 +1,88 @@
+"""`course rerun`: run one notebook as the grader does, and show what each cell printed.
+
+It answers "it worked at home". Nothing is stored: no points, no page and no entry in the ledger.
+"""
+
+import contextlib
+import platform
+from importlib.metadata import version
+from pathlib import Path
+
+from nbformat import NotebookNode
+
+from course_lib.grading.cell_kinds import grade_id, is_check, is_used
+from course_lib.grading.class_folder import ClassFolder
+from course_lib.grading.clean_outputs import plain_text
+from course_lib.grading.executors import executor
+from course_lib.grading.graded import COMPLETE, INCOMPLETE
+from course_lib.grading.intake.ordinary_files import one_line
+from course_lib.grading.intake.submissions import Submission, find_submissions
+from course_lib.grading.jobs import Job, Settings
+from course_lib.grading.plan import LessonToGrade, plan
+from course_lib.grading.read_checks import read_check
+
+_MOST_LINES = 30  # of one cell's output
+_DIFFERENT = """\
+What differs from a kernel at home:
+  - All cells run once, from the first to the last, in a new process. Names from deleted cells or
+    from cells that ran in another order do not exist.
+  - Each answer is put into the lesson as it was handed out. Checks that a student changed or
+    deleted are back, and other cells of the lesson run as they were handed out.
+  - Demo cells, and the lesson's cells that hold only comments, do not run.
+  - There is no network, no input(), and no file but those that the notebook writes itself. It has
+    the packages of the grader only.
+  - A cell has {0.cell_seconds:g} s, and the notebook {0.total_seconds:g} s. Memory is limited to
+    {memory:g} GB, and processes to {0.processes}.
+  - Checks use inputs that the student has not seen."""
+
+
+def rerun(root: Path, lesson: str, whose: str, settings: Settings) -> tuple[int, list[str]]:
+    """Run a student's submission, or the notebook at a path, without storing anything.
+
+    Return the exit code, 3 if it cannot be graded, and the lines to show.
+    """
+    task = LessonToGrade(ClassFolder(root), lesson, settings)
+    path = Path(whose)
+    if path.suffix == ".ipynb":
+        submission = Submission(path.stem, lesson, path.parent, path, None)
+    else:
+        (submission,) = find_submissions(task.course.step("submitted"), lesson, [whose])
+    planned = plan(task, submission, ())
+    if not isinstance(planned, Job):
+        return INCOMPLETE, [f"cannot be read: {planned.problem}"]
+    with contextlib.closing(executor(settings, lesson)) as pool:
+        (result,) = pool.run(iter([planned]))
+    cells = result.notebook.cells if result.notebook else []
+    versions = [f"{name} {version(name)}" for name in ("torch", "numpy", "ipython")]
+    lines = [line for cell in cells if cell.cell_type == "code" for line in _about(cell)]
+    lines += [f"note: {one_line(notice, 1000)}" for notice in result.notices]
+    lines += [f"not graded: {result.fault}"] if result.fault else []
+    lines.append(", ".join([f"Python {platform.python_version()}", *versions]))
+    lines.append(_DIFFERENT.format(settings.limits, memory=settings.limits.memory / 1e9))
+    return (INCOMPLETE if result.fault else COMPLETE), lines
+
+
+def _about(cell: NotebookNode) -> list[str]:
+    """Return a line about a code cell, and the lines that it printed or its check said."""
+    first = next((line for line in cell.source.splitlines() if line.strip()), "empty")
+    name = grade_id(cell) or one_line(first, 60)
+    if not is_used(cell):
+        return [f"[ ] {name}: not run"]
+    said = [_text(output) for output in cell.outputs]
+    if is_check(cell):
+        row = read_check(cell)
+        points = "no points" if row.points is None else f"{row.points:g} of {row.max_points:g}"
+        name = f"{name}: {row.outcome}, {points}"
+        said = [": ".join(filter(None, [row.mistake, row.message, row.reason]))]
+    shown = [line for text in said for line in plain_text(text).splitlines()]
+    more = [f"and {len(shown) - _MOST_LINES} more lines"] if len(shown) > _MOST_LINES else []
+    shown = [f"      {line}" for line in [*shown[:_MOST_LINES], *more]]
+    return [f"[{cell.execution_count or ' '}] {name}", *shown]
+
+
+def _text(output: NotebookNode) -> str:
+    if output.output_type == "stream":
+        return output.text
+    if output.output_type == "error":
+        return "\n".join(output.traceback) or f"{output.ename}: {output.evalue}"
+    return output.data.get("text/plain", f"({', '.join(output.data)})")

@@ -1,0 +1,276 @@
+"""Read the class from a file of an LMS, enter it into the gradebook, and recognize its names.
+
+A Moodle worksheet may be in any language, so its columns are found by what they hold: a number for
+the assignment such as "Participant 815", the name, columns of ids, and the times. The months in
+these times are those of the language in which all times have the correct weekday. Canvas does not
+translate its headers. GitHub Classroom's roster has the columns identifier, github_username,
+github_id and name (https://docs.github.com/education, "Manage classroom rosters").
+"""
+
+import contextlib
+import itertools
+import json
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import babel
+from babel.localedata import locale_identifiers
+from dateutil import parser
+
+from course_lib.grading.adapters.nbgrader import one_transaction
+from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
+from course_lib.grading.exports.lms import IDS
+from course_lib.grading.exports.sheet import Sheet, key, listed, read_sheet
+from course_lib.grading.intake.ordinary_files import one_line
+from course_lib.grading.intake.submissions import NOTEBOOK
+from course_lib.grading.intake.timestamps import parse_time
+from course_lib.workspace.errors import UsageError
+from course_lib.workspace.files import write_atomically
+
+_LONGEST = 200  # bytes of an id, which names a folder
+# Each kind of roster: what it is, the headers that identify it, and the columns with student ids,
+# first the preferred one for a class that has none yet.
+_KINDS = {
+    "github": ("the roster of GitHub Classroom", ("github_username",), ("identifier",)),
+    "moodle": (
+        "the grading worksheet of this assignment, downloaded from Moodle",
+        ("Identifier", "Full name"),
+        ("ID number", "Username", "Email address"),
+    ),
+    "canvas": ("the gradebook that Canvas exports", ("ID", "Section"), IDS[:4]),
+    "gradescope": ("the table of grades of Gradescope", ("SID", "Email"), ("SID", "Email")),
+    "folder": ("a CSV file with ids", (), ("id", *IDS)),
+}
+_ELSEWHERE = {"canvas": ("ID",), "github": ("github_username",)}
+_NAMES = ("Student", "Full name", "First Name", "FirstName", "first_name")
+_NAMES += ("Last Name", "LastName", "last_name", "name")
+_MODIFIED = "Last modified (submission)"
+_TIME = re.compile(r"\d{4}.*\d[:.]\d\d|\d[:.]\d\d.*\d{4}", re.DOTALL)
+Known = Mapping[str, str]  # student by the key of an id, address or number
+
+
+class Person(NamedTuple):
+    """A student in the class."""
+
+    student: str  # the id for nbgrader
+    name: str
+    ids: Collection[str]  # the ids that a download may contain
+    time: datetime | None = None  # when the work arrived, in UTC but without a zone
+    email: str = ""
+    note: str = ""  # about two ids of one student
+    elsewhere: str = ""  # the id in Canvas, or the name in GitHub
+    section: str = ""
+
+
+def read_roster(path: Path, system: str | None, known: Known) -> tuple[str, list[Person]]:
+    """Return a roster's kind and its students, preferring ids that are `known` in the course.
+
+    `system` is the kind that a download needs. A folder, or None for a class list, takes any.
+    """
+    sheet = _in_english(read_sheet(path))
+    header = {name.strip() for name in sheet.header}
+    found = next(kind for kind, (_, heads, _) in _KINDS.items() if header.issuperset(heads))
+    kind = found if system in (None, "folder") else system
+    what, _, columns = _KINDS[kind]
+    modified = sheet.columns(_MODIFIED)[:1]
+    times = _times(["".join(row[at].strip() for at in modified) for row in sheet.rows], path)
+    people: dict[str, Person] = {}
+    for row, time in zip(sheet.rows, times, strict=True):
+
+        def cells(*names: str, row: Sequence[str] = row) -> list[str]:
+            return [row[column].strip() for column in sheet.columns(*names)]
+
+        name, numbers = " ".join(cells(*_NAMES)), cells("Identifier") if kind == "moodle" else []
+        elsewhere = cells(*_ELSEWHERE.get(kind, ()))
+        of_files = elsewhere if kind == system == "canvas" else []  # as in the names of the files
+        ids = [*of_files, *cells(*columns, "github_username", "email")]
+        person = person_of(ids, name, known, numbers)
+        if person is None or name in ("Student, Test", "Test Student"):
+            continue  # a row with maximum points, or Canvas's test student
+        if kind == system == "moodle":
+            of_files = re.findall(r"\d+$", numbers[0])
+        person = person._replace(
+            ids=of_files or person.ids,
+            time=time,
+            elsewhere="".join(elsewhere),
+            section=next(iter(cells("Section", "Group", "Groups")), ""),
+        )
+        if people.setdefault(person.student, person) is not person:
+            raise UsageError(f"{path} has two rows for {person.student!r}: correct one of them")
+    if kind != found or not people:
+        raise UsageError(
+            f"{path} is not {what}, with a column {', '.join(columns[:-1])} or {columns[-1]}: name "
+            f"that with --roster (its columns: {listed(sheet.header)})"
+        )
+    return kind, list(people.values())
+
+
+def _in_english(sheet: Sheet) -> Sheet:
+    """Give the columns of a Moodle worksheet in another language their English headers."""
+    columns = [[cell.strip() for cell in column] for column in zip(*sheet.rows, strict=True)]
+    numbers = (
+        [re.fullmatch(r"(\D*[^\W\d_]{3}\D*)(\d+)", cell) for cell in columns[0]] if columns else []
+    )
+    heads = {at: _MODIFIED for at, cells in enumerate(columns)
+             if all(cell in ("", "-") or _TIME.search(cell) for cell in cells)}  # fmt: skip
+    is_worksheet = len({found and found[1] for found in numbers}) == 1 and all(numbers) and heads
+    if sheet.columns("Identifier") or not is_worksheet or len(columns) < 5:
+        return sheet
+    # The first of such columns: a grader's time is in a later one, and either may be empty.
+    heads = {min(heads, key=lambda at: (not any(map(_TIME.search, columns[at])), at)): _MODIFIED}
+    names = ["ID number", "Username"]
+    for at, cells in enumerate(columns[2:], start=2):
+        given = [cell for cell in cells if cell]
+        if len({*given}) < len(given) or any(" " in cell for cell in given):
+            break  # the state of the submission
+        is_mail = bool(given) and all("@" in cell for cell in given)
+        if is_mail or (given and names):
+            heads[at] = "Email address" if is_mail else names.pop(0)
+    sheet.header = [heads.get(at, name) for at, name in enumerate(sheet.header)]
+    sheet.header[:2] = "Identifier", "Full name"
+    for row, found in zip(sheet.rows, numbers, strict=True):
+        row[0] = f"Participant {found[2]}" if found else row[0]
+    return sheet
+
+
+def _times(texts: Sequence[str], path: Path) -> list[datetime | None]:
+    """Convert times from Moodle, in the downloading user's zone and language, to UTC."""
+    given = {text for text in texts if text not in ("", "-")}
+    for names in itertools.chain([({}, {})], _calendars()):
+        with contextlib.suppress(ValueError, OverflowError, LookupError):
+            read = {text: _moment(text, *names).astimezone(UTC) for text in given}
+            return [read[text].replace(tzinfo=None) if text in read else None for text in texts]
+    raise UsageError(
+        f"{path} has a time that cannot be read, {one_line(min(given))!r}: set Moodle to English "
+        "and download the worksheet again"
+    )
+
+
+def _calendars() -> Iterator[tuple[dict[str, int], dict[str, int]]]:
+    """Yield the names of months and of weekdays in each language, with their numbers."""
+    for language in sorted({name.partition("_")[0] for name in locale_identifiers()}):
+        locale = babel.Locale(language)
+        named = []
+        for kinds in (locale.months, locale.days):
+            found = [kinds[one]["wide"] for one in ("format", "stand-alone")]
+            named.append({key(name): number for one in found for number, name in one.items()})
+        yield named[0], named[1]
+
+
+def _moment(text: str, months: Mapping[str, int], weekdays: Mapping[str, int]) -> datetime:
+    """Return a time in Moodle's long format, or one without names; raise ValueError for others."""
+    if re.match(r"[A-Z][a-z]+day, .*[A-Z][a-z]+.*\d{4}, ", text):  # English, as Moodle writes it
+        return parser.parse(text)
+    if not weekdays:
+        return parse_time(text)
+    words, numbers = re.findall(r"[^\W\d_]+", key(text)), [*map(int, re.findall(r"\d+", text))]
+    (year,) = (number for number in numbers if number > 99)
+    rest = [number for number in numbers if number != year]
+    month = [months[word] for word in words if word in months] or [rest.pop(numbers[0] != year)]
+    day, hour, minute = rest
+    moment = datetime(year, month[0], day, hour, minute)
+    if moment.weekday() not in {weekdays.get(word) for word in words}:
+        raise ValueError
+    return moment
+
+
+def person_of(
+    ids: Collection[str], name: str, known: Known, numbers: Collection[str] = ()
+) -> Person | None:
+    """Return the student with the id that the course knows, or else with the first id.
+
+    A student whom the course knows by another id is found by the e-mail address or the number in
+    Moodle. The known id is then kept, because the work and the grades are stored under it.
+    """
+    usable = re.compile(r"[^./\\\0-\x1f][^/\\\0-\x1f]*")  # a valid folder name
+    ids = [one.strip() for one in ids if usable.fullmatch(one.strip())]
+    ids = [one for one in ids if len(one.encode("utf-8", "replace")) <= _LONGEST]
+    if not ids:
+        return None
+    email = next((one for one in ids if "@" in one), "")
+    ids += [one.partition("@")[0] for one in ids if "@" in one]
+    keys = [key(one) for one in ids]
+    student = next((known[one] for one in [*keys, *map(key, numbers)] if one in known), ids[0])
+    same = {known[one] for one in map(key, [email, *numbers]) if one in known} | {student}
+    note = ""
+    if key(student) not in keys:
+        note = f"known as {student}, and as {ids[0]} in the roster"
+    elif len(same) > 1:
+        note = f"{' and '.join(sorted(same))} are one student: keep one of them"
+    note = note and f"{note} (the same e-mail address or number; did a spreadsheet drop zeros?)"
+    return Person(student, name, keys, None, email, note)
+
+
+def enroll(course: ClassFolder, people: Collection[Person]) -> tuple[int, int]:
+    """Enter students into nbgrader's gradebook; return how many are new, and how many there are.
+
+    What the gradebook knows about a student stays.
+    """
+    new, sections = 0, course.noted("sections")
+    sections |= {one.student: one.section for one in people if one.section}
+    if sections:
+        write_atomically(course.private / "sections.json", json.dumps(sections, indent=1))
+    with quiet_nbgrader(), course.gradebook() as gradebook, one_transaction(gradebook):
+        known = {one.id: one for one in gradebook.students}
+        for one in people:
+            last, comma, first = one.name.partition(",")
+            if not comma:
+                first, _, last = one.name.rpartition(" ")
+            about = {"first_name": first, "last_name": last, "email": one.email}
+            about = {name: text.strip() for name, text in about.items() if text.strip()}
+            about |= {"lms_user_id": one.elsewhere} if one.elsewhere else {}
+            was = known.get(one.student)
+            blank = {name: text for name, text in about.items() if not getattr(was, name, "")}
+            gradebook.update_or_create_student(one.student, **blank)
+            new += was is None
+        return new, len(known) + new
+
+
+def class_of(course: ClassFolder) -> list[Person]:
+    """Return the students in the gradebook."""
+    kind, _, path = course.coursedir("").db_url.partition(":///")
+    if kind == "sqlite" and not Path(path).is_file():  # opening would create the database
+        return []
+    with quiet_nbgrader(), course.gradebook() as gradebook:
+        return [
+            Person(
+                one.id,
+                f"{one.first_name or ''} {one.last_name or ''}".strip(),
+                [text for text in (one.id, one.email, one.lms_user_id) if text],
+                email=one.email or "",
+                elsewhere=one.lms_user_id or "",
+            )
+            for one in gradebook.students
+        ]
+
+
+class Names:
+    """The students of a class by the words that name them in a file's or folder's name."""
+
+    def __init__(self, people: Iterable[Person], lesson: str) -> None:
+        self._lesson = " ".join(_words(lesson))
+        self._labels: dict[frozenset[str], set[tuple[str, str]]] = defaultdict(set)
+        for one in people:
+            labels = [(label, "id") for label in (*one.ids, one.email.partition("@")[0])]
+            for label, kind in [*labels, (one.name, "name")]:
+                if len("".join(_words(label))) > 2:
+                    self._labels[frozenset(_words(label))].add((one.student, kind))
+
+    def meant(self, name: str) -> tuple[str, str] | None:
+        """Return the only student whom a name names, and by what. Most words count."""
+        text = f" {' '.join(_words(NOTEBOOK.sub('', name)))} ".replace(f" {self._lesson} ", "  ")
+        found = [label for label in self._labels if label <= {*text.split()}]
+        best = max(found, key=len, default=frozenset[str]())
+        who = {student for student, _ in self._labels.get(best, ())}
+        others = (self._labels[one] for one in found if not one <= best)
+        if len(who) != 1 or any({student for student, _ in one} != who for one in others):
+            return None
+        return min(self._labels[best])
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[^\W_]+", key(text))

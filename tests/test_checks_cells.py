@@ -166,6 +166,12 @@ def test_what_a_check_makes_of_cells(kernel, story, names):
         assert [words for words in expected if words not in shown] == [], (source, shown)
 
 
+def test_an_error_of_the_course_is_a_sentence_without_a_traceback(kernel):
+    raises = "from course_lib.workspace.errors import CourseError\nraise CourseError('run this')"
+    (output,) = kernel.run(raises)
+    assert (output.ename, output.traceback) == ("CourseError", ["run this"])
+
+
 def test_an_answer_that_was_renamed_is_recognized_and_no_earlier_one_is_judged(kernel):
     kernel.run(CAUSAL, "causal_mask-answer")
     kernel.run(CAUSAL.replace("causal_mask", "lower_triangle"), "causal_mask-answer")

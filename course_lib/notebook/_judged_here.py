@@ -28,7 +28,7 @@ from course_lib.notebook import own_library
 from course_lib.notebook._progress import progress as progress
 from course_lib.notebook._progress import record_result
 from course_lib.notebook.library_parts import purpose_of
-from course_lib.notebook.unwritten import name_unwritten_exercises
+from course_lib.notebook.unwritten import show_sentences
 
 OWN = "your own, which passed its check"
 
@@ -320,6 +320,6 @@ def _display(data: Mapping[str, object]) -> None:
 gc.freeze()  # collecting garbage among torch's objects would take longer than a check
 if (shell := current_shell()) is not None:
     watch_cells(shell)
-    name_unwritten_exercises(shell)
+    show_sentences(shell)
     shell.events.register("post_run_cell", _display_unshown)
 own_library.make_importable()

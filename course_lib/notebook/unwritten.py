@@ -1,6 +1,7 @@
-"""Say which exercise is still to be written, if a cell calls a stub.
+"""Show one sentence in place of a traceback that would not help the reader.
 
-A stub raises a NotImplementedError without a message, and its traceback shows only the stub.
+A stub raises a NotImplementedError without a message, and its traceback shows only the stub. An
+error of the course, such as a model that cannot be downloaded, is a sentence that names the fix.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from types import TracebackType
 from typing import Any
 
 from course_lib.exercises import names
+from course_lib.workspace.errors import CourseError
 
 
-def name_unwritten_exercises(shell: Any) -> None:
-    """Make an IPython shell show one sentence in place of the traceback of a stub."""
-    shell.set_custom_exc((NotImplementedError,), _show)
+def show_sentences(shell: Any) -> None:
+    """Make an IPython shell show one sentence for a stub and for an error of the course."""
+    shell.set_custom_exc((NotImplementedError, CourseError), _show)
 
 
 def _show(
@@ -22,9 +24,11 @@ def _show(
 ) -> None:
     frame = [frame for frame, _ in traceback.walk_tb(trace)][-1]
     name = frame.f_code.co_qualname.partition(".")[0]
-    if str(error) or name not in names() or frame.f_globals is not shell.user_ns:
+    said = str(error)
+    if not said and name in names() and frame.f_globals is shell.user_ns:
+        said = f"`{name}` is still to be written: do its exercise, then run this cell again."
+        error.args = (said,)  # front ends and nbconvert show it, too
+    elif not isinstance(error, CourseError):
         shell.showtraceback((kind, error, trace), running_compiled_code=True)
         return
-    said = f"`{name}` is still to be written: do its exercise, then run this cell again."
-    error.args = (said,)  # front ends and nbconvert show it, too
     shell._showtraceback(kind, error, [said])

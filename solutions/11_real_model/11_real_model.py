@@ -675,26 +675,36 @@ plotting.interactive(password_figure, heads_off=list(settings))
 #
 # </details>
 #
-# One password is a single case. The next cell tries 20.
+# One password is a single case. The next cell tries 20, and ten made-up names of dogs.
 
 # %% tags=["demo", "nbval-ignore-output"]
 rng = random.Random(0)
 symbols = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 passwords = ["".join(rng.choices(symbols, k=6)) for _ in range(20)]
-num_repeated = {}
+dogs = ["Zorvik", "Malfen", "Trubolo", "Quintha", "Bexolor"]
+dogs += ["Drimsy", "Fallowick", "Ploverin", "Snarkle", "Wubbin"]
+walk = "Anna's dog is called {0}. They walk in the park every morning. Anna's dog is called"
+
+
+def num_repeated(prompt, words):
+    """Return how many of the words the model writes after a prompt that contains them."""
+    answers = ["".join(smol.write(prompt.format(word), 8, cache=KVCache)) for word in words]
+    return sum(a.strip().startswith(word) for a, word in zip(answers, words, strict=True))
+
+
+repeated = {}
 for name, heads in settings.items():
     with off(heads):
-        answers = ["".join(smol.write(request.format(p), 8, cache=KVCache)) for p in passwords]
-    pairs = zip(passwords, answers, strict=True)
-    num_repeated[name] = sum(answer.strip()[:6] == password for password, answer in pairs)
-    print(f"heads off: {name:14s}{num_repeated[name]:3d} of 20 passwords repeated")
-assert num_repeated["none"] >= 19 and num_repeated["eight others"] >= 19
-assert num_repeated["the eight"] == 0
+        repeated[name] = num_repeated(request, passwords), num_repeated(walk, dogs)
+    print(f"heads off: {name:14s}{repeated[name][0]:2d} of 20 passwords", end=", ")
+    print(f"{repeated[name][1]:2d} of 10 names")
+assert min(repeated["none"][0], repeated["eight others"][0]) >= 19 and repeated["the eight"][0] == 0
+assert 0 < repeated["the eight"][1] < repeated["none"][1]
 
 # %% [markdown]
 # The whole model repeats all 20 passwords. Without the eight heads it repeats none, and without the
 # eight others it repeats all 20. Only the control group shows that it matters *which* eight heads of
-# these layers are off.
+# these layers are off. Some names survive without the eight heads, so other heads must help.
 
 # %% [markdown]
 # ## 8. Sinks

@@ -61,7 +61,7 @@ def write_answers(root: Path, lesson: str, part: tuple[int, int] = (1, 1)) -> li
         part: the part to write and the number of parts. Equal texts are in the same part.
 
     Raises:
-        UsageError: there is no answer, or the table has points that are not in the gradebook yet.
+        UsageError: no answer was graded, or the table has points that the gradebook lacks.
     """
     course, (number, parts) = ClassFolder(root), part
     with _answers(course, lesson) as (_, answers, elsewhere):

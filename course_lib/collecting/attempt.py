@@ -17,7 +17,7 @@ def use_attempt(root: Path, lesson: str, student: str, attempt: int) -> str:
     Versions are numbered from the oldest. The version that was there is kept as well.
 
     Raises:
-        UsageError: there is no such version. The message lists the versions.
+        UsageError: the student has no such version. The message lists those that exist.
     """
     course = ClassFolder(root)
     folder, name = course.private / "collected", one_line(student)

@@ -29,8 +29,8 @@ What differs from a kernel at home:
   - Each answer is put into the lesson as it was handed out. Checks that a student changed or
     deleted are back, and other cells of the lesson run as they were handed out.
   - Demo cells, and the lesson's cells that hold only comments, do not run.
-  - There is no network, no input(), and no file but those that the notebook writes itself. It has
-    the packages of the grader only.
+  - The notebook has no network, cannot call input(), and finds only the files that it writes
+    itself. It can import only the packages that the grader has.
   - A cell has {0.cell_seconds:g} s, and the notebook {0.total_seconds:g} s. Memory is limited to
     {memory:g} GB, and processes to {0.processes}.
   - Checks use inputs that the student has not seen."""

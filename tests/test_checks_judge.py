@@ -140,7 +140,6 @@ def test_the_first_wrong_number_of_an_attribute_or_a_gradient_is_said():
 def test_beside_the_kink_of_a_relu_the_gradient_is_that_of_its_side(distance):
     beside = tensor([distance, 0.5], requires_grad=True)
     kinked = exercise(
-        name="rectified",
         probes=lambda rng: [Probe("kink", "", args={"x": beside}, grad_outputs=np.ones(2))],
         oracle=lambda x: Expected(np.maximum(x, 0.0)),
     )

@@ -72,7 +72,7 @@ eve,Eve,Upper,e@x.org
 TINY = "from course_lib import plotting\n\nassert 1 + 1 == 2"
 EXERCISES = "course_lib/exercises/masked_softmax"
 # The probes with large scores.
-FOUND = re.compile(r'        edge\("one_far_above".*?\n    \]', re.DOTALL)
+FOUND = re.compile(r'    yield \(\n        "One score far above.*?\n(?=\n\n)', re.DOTALL)
 # The sample class submits correct answers, and a `stable_softmax` that overflows.
 ADA, BOB = "all-right", "late"
 
@@ -312,7 +312,7 @@ def fill_in(shell: Shell) -> None:
 def test_other_points_scale_what_was_graded_and_not_what_was_given_by_hand(shell):
     # The clone gets the check that the next section corrects: it has no large scores.
     file = shell.clone / EXERCISES / "stable_softmax.py"
-    text, count = FOUND.subn("    ]", file.read_text(encoding="utf-8"))
+    text, count = FOUND.subn("", file.read_text(encoding="utf-8"))
     assert count == 1
     file.write_text(text, encoding="utf-8")
     section(shell, "Other points for an exercise")

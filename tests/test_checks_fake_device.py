@@ -53,6 +53,7 @@ def test_numbers_are_those_of_the_cpu():
             assert there[0].tolist() == rows[0].tolist()
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # by torch.func.jvp
 @pytest.mark.parametrize("name", names())
 def test_every_right_answer_runs_there_without_any_error(name):
     for probe in (probe for probe, _ in prepare(find(name), "there") if probe.elsewhere):

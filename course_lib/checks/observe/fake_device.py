@@ -202,8 +202,14 @@ class _Computing(TorchDispatchMode):
         if torch.Tag.inplace_view in func.tags:  # such as `squeeze_`; change the shape here, too
             with no_dispatch():
                 func(*args, **(kwargs or {}))
+
+        def moved(tensor: torch.Tensor) -> torch.Tensor:
+            if tensor._is_zerotensor():  # forward-mode derivatives make them, without a storage
+                tensor = torch.zeros(tensor.shape, dtype=tensor.dtype)
+            return _Moved(tensor)
+
         # In-place operations return the same tensor object.
-        return _mapped(results, lambda t: homes[id(t)] if id(t) in homes else _Moved(t))
+        return _mapped(results, lambda t: homes[id(t)] if id(t) in homes else moved(t))
 
 
 class _Moved(torch.Tensor):

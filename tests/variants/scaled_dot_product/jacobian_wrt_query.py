@@ -30,6 +30,14 @@ def torch_cov(query, keys):
     return cov.reshape(len(query), len(query)) / math.sqrt(len(query))
 
 
+@right
+def forward_mode(query, keys):
+    def attend(query):
+        return torch.softmax((keys * query).sum(-1) / math.sqrt(len(query)), dim=0) @ keys
+
+    return torch.func.jacfwd(attend)(query)
+
+
 @wrong()
 def wrong_length(query, keys):
     root = math.sqrt(len(keys))

@@ -1,5 +1,6 @@
 """Choose a report's findings: each problem once, the most informative one first."""
 
+import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -26,7 +27,6 @@ _ABOUT_ONE_INPUT = (
     "spent_kept",
     "spent_functions",
 )
-_ON_EVERY_INPUT = (*HYGIENE, "parameters")  # where it was not seen, the call raised an error
 NOTHING_KNOWN = "Your result differs from the one that the definition gives."
 _POINTERS = {
     "values": "Which of your steps differs from what the statement asks for?",
@@ -180,7 +180,7 @@ def findings_of(
         if problem.id in (_OF_THE_EDGES if violation.part == "edges" else _OF_THE_VALUES):
             message = f"{failures.case_of(failure)} {message}".strip()
         message = message or NOTHING_KNOWN
-        if cause and name_of(problem) == cause and violation.aspect not in _ON_EVERY_INPUT:
+        if cause and name_of(problem) == cause and violation.aspect == "raised":
             failing = by_probe(v for v in violations if v.aspect not in HYGIENE).values()
             share = sum(any(v.problem.id == problem.id for v in about) for about in failing)
             if share < len(failing):
@@ -232,7 +232,7 @@ def _rank(violation: Violation, wrong_and_unchanged: set[str]) -> int:
     if aspect == "values" and violation.part == "values" and name_of(problem):
         return 3
     if aspect == "raised" and violation.part == "values":
-        return 3
+        return 6 if importance(violation)[1] else 3  # after wrong values of plainer calls
     if aspect == "values":
         return (5 if violation.part == "values" else 7) - (problem.id == "not_a_number")
     return 8
@@ -260,7 +260,10 @@ def notes_of(seen: Mapping[str, Observation]) -> list[str]:
     """Return an answer's warnings and stderr, which are reported but cost no points."""
     notes = []
     for observation in seen.values():
-        notes += [f"Your code warned: {text}" for text in observation.warnings]
+        notes += [
+            "Your code warned: " + textwrap.shorten(text, 300, placeholder=" ...")
+            for text in observation.warnings
+        ]
         if observation.stderr.strip():
             notes.append("Your code wrote to stderr: " + observation.stderr.strip()[:200])
     return list(dict.fromkeys(notes))[:3]

@@ -61,7 +61,8 @@ def text_of_input(value: Any) -> str:
         if value.data.ndim > 1 and not value.data.size:
             return f"[] of shape {value.data.shape}"
         dtype = value.data.dtype.name
-        return _array_text(value.data) + f" ({dtype})" * (dtype not in _USUAL)
+        notes = [dtype] * (dtype not in _USUAL) + ["not contiguous"] * value.strided
+        return _array_text(value.data) + f" ({', '.join(notes)})" * bool(notes)
     if isinstance(value, list | tuple):
         return "[" + ",\n".join(map(text_of_input, value)).replace("\n", "\n ") + "]"
     return str(getattr(value, "says", "") or getattr(value, "name", value))

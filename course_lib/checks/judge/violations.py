@@ -5,6 +5,7 @@ values, gradients, mutated, dtype, ...). The aspects in `HYGIENE` count toward t
 The others count toward the probe's own part.
 """
 
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -503,7 +504,7 @@ def _raised_problem(probe: Probe, seen: Observation, raised: Raised) -> Problem:
             return problem
     where = f" in `{raised.lines[-1][2]}`" if raised.lines and raised.lines[-1][2] else ""
     during = {"construct": " when built", "backward": " in the backward pass"}.get(raised.phase, "")
-    words = " ".join(raised.message.split())[:300]
+    words = textwrap.shorten(raised.message, 300, placeholder=" ...")
     message = f"Your code raised {raised.type_name}{where}{during}: {words}"
     hint = "Follow the call: which line fails, and what goes into it?"
     if raised.phase == "construct" and not raised.lines:

@@ -89,8 +89,11 @@ def observe(obj: Any, probe: Probe, *, watched: bool = True) -> Observation:
     seen.settings = tuple(changed)
     # The methods of a stream or a warning may be the student's, and may raise.
     seen.stderr = _encodable(io.StringIO.getvalue(stderr)[:MAX_TEXT])
-    said = (f"{class_name(w.category)}: {message_of(w.message)}"[:300] for w in caught[:5])
-    seen.warnings = tuple(map(_encodable, said))
+    said = (
+        f"{class_name(w.category)}: {message_of(w.message).partition(' (Triggered internally')[0]}"
+        for w in caught[:5]
+    )
+    seen.warnings = tuple(_encodable(text[:MAX_TEXT]) for text in said)
     return seen
 
 

@@ -312,12 +312,11 @@ assert no_future[0].all() and no_future[3].tolist() == [False, False, False, Tru
 # ### When there are more keys than queries
 #
 # While it generates, a decoder can store the keys of earlier words and compute queries only for new
-# ones. It has $n$ queries and $m \ge n$ keys, and **the last query belongs to the last key**:
+# ones. It has $n$ queries and $m \ge n$ keys, and **the last query belongs to the last key**.
 #
-# $$\text{mask}_{ij} = (j \le i + m - n), \qquad \text{shape } (n, m).$$
-#
-# **By hand.** For $n = 2$ and $m = 5$ the offset is 3. Query 0 may attend to keys 0 to 3, and query
-# 1 to keys 0 to 4. With more queries than keys, the first $n - m$ rows are all False.
+# **By hand.** For $n = 2$ and $m = 5$, query 0 may attend to keys 0 to 3, and query 1 to keys 0 to
+# 4. Which comparison of $i$ and $j$ gives this mask? With more queries than keys, the first $n - m$
+# rows are all False.
 #
 # **Predict.** Does `F.scaled_dot_product_attention(is_causal=True)` agree? Below, all scores are 0,
 # so a query shares its weight evenly among the keys it may attend to. The values form an identity

@@ -640,8 +640,7 @@ check("01_kernel_pooling")
 # Attention is a soft search. It compares queries with keys, turns the comparison into weights that
 # sum to 1 over the keys, and averages the values with these weights. In kernel pooling, the weights
 # are a softmax of $-D/(2h^2)$, and the bandwidth $h$ decides how far a query looks. A point that
-# votes on its own prediction makes the error meaningless, so a mask removes it by setting its score
-# to minus infinity, not to 0.
+# votes on its own prediction makes the error meaningless, so a mask removes it from its own row.
 
 # %% [markdown]
 # ## References

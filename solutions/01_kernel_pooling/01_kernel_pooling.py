@@ -52,8 +52,8 @@ assert torch.allclose(inputs[near], torch.tensor([2.09, 1.84, 1.83]), atol=0.01)
 assert torch.allclose(targets[near], torch.tensor([1.2, 2.7, 0.7]), atol=0.05)
 
 # %% [markdown]
-# **Predict.** Nobody read the thermometer at hour 2.0. Write down your own guess in degrees, and
-# how you arrived at it.
+# **Predict.** Nobody read the thermometer at hour 2.0. What would it have shown? Write down your guess
+# in degrees, and how you arrived at it.
 #
 # <details><summary>How most people arrive at a number</summary>
 #

@@ -6,7 +6,7 @@
 #
 # **After this you can**
 #
-# - turn sentences of different lengths into batches, and train a decoder on all words at once;
+# - train a decoder on all words of a batch at once, with a loss that ignores padding;
 # - write the blocks of a Transformer, and say what each part adds;
 # - generate text from a trained model, one word at a time;
 # - read a translator's map, and test whether it explains a word;

@@ -133,8 +133,8 @@ check("stable_softmax")
 # plain one, and translates the numbers 1 to 99 in one batch. (`translate_batch` pads the numerals
 # and writes the most likely next word for all of them at once. Lesson 09 builds it.)
 #
-# **Predict.** How many of the 99 are correct? (The cell then adds 777,
-# *siebenhundertsiebenundsiebzig*, to the batch, and instead of it 7777.)
+# **Predict.** How many of the 99 are correct? (The cell then adds another numeral to the batch, first
+# 777, *siebenhundertsiebenundsiebzig*, and then 7777 in its place.)
 
 # %% tags=["demo", "nbval-ignore-output"]
 numerals = Numerals()

@@ -346,8 +346,8 @@ from course_lib.attention import RecomputedAttention
 check("RecomputedAttention")
 
 # %% [markdown]
-# **Predict.** When the text becomes twice as long, by what factor does the peak of training grow if
-# autograd differentiates your blocks?
+# **Predict.** When the text becomes twice as long, by what factor does the peak of a training step
+# grow if autograd differentiates your blocks?
 
 
 # %% tags=["demo"]

@@ -556,10 +556,9 @@ check("08_memory_and_speed")
 # 2. **Does not follow.** Autograd keeps the weights of every block. Section 3 measured that blocks
 #    keep more than plain attention does. The conclusion would hold with a backward pass that
 #    recomputes. Half a point for "training needs more memory" without saying what is kept.
-# 3. **Does not follow.** The mask itself has $n^2$ entries, and torch converts it to a matrix of
-#    floats: section 5 measured about 1,024 KiB for 512 positions, as much as in a plain call. A
-#    function that never builds the mask would be needed. Half a point for the mask's own size
-#    without the measurement.
+# 3. **Does not follow.** The mask has $n^2$ entries, and torch converts it to a matrix of floats. In
+#    section 5, the call with the window keeps about 1,400 KiB for 512 positions, as much as a call
+#    that is not fused. Half a point for the size of the mask without the measurement.
 # ### END SOLUTION
 
 # %% [markdown]

@@ -28,7 +28,6 @@ DRAWN: dict[str, Callable[[], Plot]] = {
     "clickable_mask": lambda: plotting.clickable_mask(_WEIGHTS[:4, :4], masked_softmax),
     "diagram": lambda: plotting.diagram("heads", lit="scores"),
     "diagram_strip": lambda: plotting.diagram_strip("heads", lit="scores"),
-    "encoding_map": lambda: plotting.encoding_map(np.sin(_RNG.normal(size=(50, 32)))),
     "feature_cube": lambda: plotting.feature_cube([[1, 2], [0, -1]], [[0, 1], [1, 1]], [1, -2]),
     "heatmap": lambda: plotting.heatmap(_WEIGHTS),
     "heatmap_grid": lambda: plotting.heatmap_grid({"a": _WEIGHTS, "b": _WEIGHTS}),

@@ -86,6 +86,14 @@ def test_release_asserts_nothing_outside_checks_and_folded_answers_end_or_go_on_
         assert not (fold and first_heading(below)), cell.id
 
 
+def test_lesson_10_leaves_the_matrix_of_the_first_head_to_the_reader(course):
+    slug = "10_language_model"
+    files = release_files(course, slug, nbformat.writes(assemble(course, slug)[0]))
+    cells = nbformat.reads(files[f"{slug}.ipynb"].decode(), as_version=4).cells
+    code = "\n".join(cell.source for cell in cells if cell.cell_type == "code")
+    assert code.count("M = torch.eye(32)") == 1 and "shift_matrix(-1" not in code
+
+
 def test_names_in_folded_answers_are_defined_in_the_release(course, slug, release):
     # The release loses variables that only assertions read.
     notebook, _ = assemble(course, slug)

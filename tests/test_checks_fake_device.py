@@ -68,7 +68,7 @@ def test_what_is_called_there():
         *("attention_cost", "diagnosed_boxes", "broken_invariants"),  # no tensors at all
         *("stable_softmax", "numpy_attention"),  # NumPy
         *("causal_mask", "positional_encoding", "shift_matrix"),  # take numbers
-        *("fit_bandwidth", "score_variance"),  # return a Python number
+        "score_variance",  # returns a Python number
         *("is_permutation_equivariant", "is_causal", "masking_equals_deleting"),  # return a bool
         *("keys_permutation_invariant", "batch_items_independent"),
     }

@@ -205,7 +205,7 @@ def test_the_command_reads_points_and_stars_without_importing_an_exercise_or_tor
 def test_the_next_exercise_is_the_open_one_of_the_core_path_after_the_last_one_done(place):
     for done, following in {
         "attend": "squared_distances",
-        "leave_one_out": "stable_softmax",  # two are optional
+        "kernel_pooling": "stable_softmax",  # two are optional
         "causal_mask": "masked_softmax",
         "ablate_head": "rotary_embedding",
         "next_token_logits": "squared_distances",  # the first that was skipped

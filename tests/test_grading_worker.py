@@ -176,7 +176,7 @@ def lost(rows):
 def test_a_wrong_answer_costs_its_own_exercise_and_the_integration(runner, wrong):
     rows, shown, _ = graded(runner, POOLING, squared_distances=wrong)
     assert lost(rows) == {"squared_distances", POOLING}
-    for name in ("kernel_pooling", "leave_one_out", "fit_bandwidth"):
+    for name in ("kernel_pooling", "leave_one_out"):
         assert IN_PLACE in shown[name], shown[name]
     assert IN_PLACE not in shown["gaussian_as_dot_product"]
 

@@ -186,6 +186,9 @@ def test_lesson_10s_new_stories_and_most_of_their_names_are_new():
 
 
 @pytest.mark.parametrize("number", range(12))
-def test_a_lesson_asks_at_most_eight_predictions(number):
-    (text,) = ROOT.glob(f"solutions/{number:02}_*/*.py")
-    assert text.read_text(encoding="utf-8").count("**Predict") <= 8
+def test_a_lesson_asks_at_most_eight_predictions_of_one_question_each(number):
+    (file,) = ROOT.glob(f"solutions/{number:02}_*/*.py")
+    _, *predictions = file.read_text(encoding="utf-8").split("**Predict")
+    paragraphs = [re.split(r"\n#?\n", text)[0] for text in predictions]
+    assert 4 <= len(paragraphs) <= 8
+    assert {text.count("?") for text in paragraphs} == {1}, paragraphs

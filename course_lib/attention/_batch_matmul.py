@@ -120,8 +120,8 @@ def attention_cost(
         bytes_per_element: 4 for float32, 2 for float16 and bfloat16, 8 for float64.
 
     Returns:
-        "flops", the operations of Q K^T and of W V: 2 B n m (d + d_v); and "score_bytes", the
-        memory that the scores (batch, num_queries, num_keys) take.
+        "flops", the operations of Q K^T and of W V, and "score_bytes", the memory that the scores
+        (batch, num_queries, num_keys) take.
 
     Source: Dao et al. 2022, section 2.2, https://arxiv.org/abs/2205.14135
     """

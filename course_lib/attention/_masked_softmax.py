@@ -41,7 +41,7 @@ def length_mask(valid_lens: Int[Tensor, "..."], max_len: int) -> Bool[Tensor, ".
         max_len: the number of keys after padding.
 
     Returns:
-        Bool mask on the device of `valid_lens`, True where key `j < valid_lens`: shape
+        Bool mask on the device of `valid_lens`, True where the key is real: shape
         `(batch, max_len)` or `(batch, num_queries, max_len)`.
     """
     positions = torch.arange(max_len, device=valid_lens.device)  # (max_len,)
@@ -54,8 +54,8 @@ def causal_mask(
 ) -> Bool[Tensor, "n m"]:
     """Let each query attend to its own position and earlier ones, and the last to all keys.
 
-    The last query is aligned with the last key: query `i` sees keys `j <= i + m - n`. This
-    differs from torch's `is_causal=True`, which aligns the first query with the first key.
+    The last query is aligned with the last key. This differs from torch's `is_causal=True`, which
+    aligns the first query with the first key.
 
     Args:
         num_queries: n, at least 1.

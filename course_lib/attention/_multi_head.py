@@ -164,8 +164,7 @@ def load_into_torch(mha: nn.Module, reference: nn.MultiheadAttention) -> None:
 def is_permutation_equivariant(fn: Callable, x: Float[Tensor, "batch num_positions d"]) -> bool:
     """Return whether permuting the positions of `x` only permutes the outputs in the same way.
 
-    Two permutations are tried, from which all others can be composed: swapping the first two
-    positions, and moving every position on by one. It is a test at this `x`, not a proof.
+    This is a test of some permutations at this `x`, not a proof.
 
     Args:
         fn: from `(batch, num_positions, d)` to `(batch, num_positions, ...)`, without randomness.
@@ -187,8 +186,7 @@ def is_permutation_equivariant(fn: Callable, x: Float[Tensor, "batch num_positio
 def is_causal(fn: Callable, x: Float[Tensor, "batch num_positions d"]) -> bool:
     """Return whether no output depends on a later position of `x`.
 
-    For every position `t`, everything from `t` on is replaced by other numbers; the outputs
-    before `t` must not notice. It is a test at this `x`, not a proof.
+    This is a test at this `x`, not a proof.
 
     Args:
         fn: from `(batch, num_positions, d)` to `(batch, num_positions, ...)`, without randomness.

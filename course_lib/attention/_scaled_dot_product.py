@@ -15,8 +15,6 @@ from course_lib.attention._masked_softmax import masked_softmax
 def score_variance(d: int, num_samples: int, scaled: bool, generator: torch.Generator) -> float:
     """Estimate the variance of q . k for independent standard normal q and k.
 
-    The variance is d, and 1 after dividing the product by sqrt(d).
-
     Args:
         d: the number of features of a query and of a key, at least 1.
         num_samples: how many independent pairs (q, k) to draw, at least 1.
@@ -146,9 +144,6 @@ def jacobian_wrt_query(
 ) -> Float[Tensor, "d d"]:
     """Return the Jacobian of o(q) = sum_j w_j k_j, attention whose values are its keys.
 
-    do/dq = Cov_w(k) / sqrt(d): the covariance of the keys under the attention weights. It vanishes
-    where one key has all the weight.
-
     Args:
         query: one query.
         keys: one row for each key.
@@ -174,9 +169,6 @@ def attention_backward(
     Float[Tensor, "num_keys v"],
 ]:
     """Compute the backward pass of unmasked attention by hand.
-
-    With S the scores, W the weights, G the gradient of the outputs: dV = W^T G, dW = G V^T,
-    dS = W * (dW - rowsum(W * dW)), dQ = dS K / sqrt(d), dK = dS^T Q / sqrt(d).
 
     Args:
         queries, keys, values: the inputs of the forward pass.

@@ -9,20 +9,19 @@ from collections.abc import Iterable
 from course_lib.notebook.library_map import Part
 
 _EXERCISES = {
-    ("tokens", 0): """pad_batch shift_right positional_encoding shift_matrix""",
-    ("scores", 2): """squared_distances gaussian_as_dot_product bmm_loops bmm batched_scores
-        additive_scores factored_additive_scores score_variance rotary_embedding""",
+    ("tokens", 0): """shift_right positional_encoding shift_matrix""",
+    ("scores", 2): """squared_distances gaussian_as_dot_product bmm batched_scores
+        additive_scores score_variance rotary_embedding""",
     ("mask", 2): """length_mask causal_mask combine_masks additive_mask""",
     ("softmax", 2): """stable_softmax masked_softmax softmax_statistics""",
     ("weighted sum", 2): """kernel_pooling""",
     ("attention", 2): """attend attention_pooling numpy_attention AdditiveAttention
-        scaled_dot_product_attention DotProductAttention blocked_attention RecomputedAttention
-        Lookup""",
+        scaled_dot_product_attention DotProductAttention blocked_attention RecomputedAttention""",
     ("heads", 1): """split_heads merge_heads MultiHeadAttention CausalSelfAttention load_into_torch
         grouped_query_attention GroupedQueryAttention""",
     ("blocks", 1): """EncoderBlock DecoderBlock LanguageModel""",
     ("words", 0): """greedy_decode generate KVCache next_token_logits""",
-    ("learning", -1): """masked_cross_entropy next_token_loss leave_one_out fit_bandwidth
+    ("learning", -1): """masked_cross_entropy next_token_loss leave_one_out
         jacobian_wrt_query attention_backward""",
     ("looking inside", -1): """effect_of_masking induction_score ablate_head""",
     ("tests", -1): """is_permutation_equivariant is_causal masking_equals_deleting

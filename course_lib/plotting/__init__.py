@@ -17,7 +17,6 @@ from course_lib.plotting.figures import Live, Plot, Table, figure_html
 from course_lib.plotting.heatmaps import heatmap, heatmap_grid, mask_gallery
 from course_lib.plotting.kernel_pooling import kernel_fits, query_weights
 from course_lib.plotting.memory_and_speed import live
-from course_lib.plotting.multi_head import encoding_map
 from course_lib.plotting.online_softmax import online_softmax, tiles
 from course_lib.plotting.query_plane import query_plane
 from course_lib.plotting.scaled_dot_product import saturation

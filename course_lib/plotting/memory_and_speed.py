@@ -10,18 +10,8 @@ from typing import Any
 from course_lib.plotting.display import _has_front_end
 
 # Milliseconds on one thread of an AMD EPYC server, with torch 2.13: a training step of attention
-# for n = 1024, 2048 and 4096, and the steps of its forward pass for n = 4096.
+# for n = 1024, 2048 and 4096.
 RECORDED_TRAINING = {"plain": [16.3, 70.3, 429.3], "recomputed": [18.6, 88.5, 365.2]}
-RECORDED_STEPS = {
-    "product": 27.1,
-    "copy": 9.2,
-    "scores": 36.6,
-    "softmax": 21.4,
-    "weighted sum": 35.6,
-    "softmax, new memory": 69.8,
-    "plain": 186.3,
-    "fused": 74.8,
-}
 
 
 def live(measure: Callable[[], Any], recorded: Any) -> Any:

@@ -9,9 +9,8 @@
 #
 # - describe a weighted average in terms of queries, keys and values;
 # - turn distances into weights that sum to 1 over the keys, and say what the bandwidth does;
-# - explain why a point must not vote on its own prediction, and build the mask that prevents it;
-# - (optional) learn the bandwidth by gradient descent, and rewrite the Gaussian kernel as a dot
-#   product.
+# - explain why a point must not vote on its own prediction;
+# - (optional) build the mask that prevents this, and rewrite the Gaussian kernel as a dot product.
 #
 # **Time:** {time}. **You need:** indexing in PyTorch, and some idea of what a gradient is.
 
@@ -53,8 +52,8 @@ assert torch.allclose(inputs[near], torch.tensor([2.09, 1.84, 1.83]), atol=0.01)
 assert torch.allclose(targets[near], torch.tensor([1.2, 2.7, 0.7]), atol=0.05)
 
 # %% [markdown]
-# **Predict.** Nobody read the thermometer at hour 2.0. Write down your own guess in degrees, and
-# how you arrived at it.
+# **Predict.** Nobody read the thermometer at hour 2.0. What would it have shown? Write down your guess
+# in degrees, and how you arrived at it.
 #
 # <details><summary>How most people arrive at a number</summary>
 #
@@ -73,23 +72,6 @@ assert torch.allclose(targets[near], torch.tensor([1.2, 2.7, 0.7]), atol=0.05)
 # **By hand.** Suppose it was 1, 2 and 4 °C at hours 0, 1 and 3, and you give these readings the
 # weights 1/4, 1/2 and 1/4 for hour 1.5. The output is $1/4 + 2/2 + 4/4 = 2.25$ °C.
 #
-# The next cell also runs the other two searches.
-
-# %% tags=["demo"]
-readings = {0.0: 1.0, 1.0: 2.0, 3.0: 4.0}
-query = 1.5
-print("dictionary     :", readings.get(query))
-
-nearest = min(readings, key=lambda hour: abs(hour - query))
-print("nearest key    :", readings[nearest])
-
-weights = torch.tensor([0.25, 0.5, 0.25])
-output = (weights * torch.tensor(list(readings.values()))).sum()
-print("weighted search:", output.item())
-assert readings[nearest] == 2
-assert output == 2.25
-
-# %% [markdown]
 # The dictionary has no value for hour 1.5, and the nearest-key search returns the reading at hour
 # 1. The output of the weighted search, 2.25, is not among the readings. It is a *mixture* of all
 # values that have a positive weight, so this search is *soft*.
@@ -140,7 +122,7 @@ assert nearest_reading(places).unique().numel() == 40  # flat between jumps
 # *Broadcasting* stretches axes of size 1. For points on a line, add one axis to each tensor. Write
 # the moments as a column and the hours as a row.
 #
-# **Predict** the shape of each result below, or the error.
+# **Predict.** The next cell subtracts three pairs of tensors. Which pair raises an error?
 
 # %% tags=["demo"]
 moments, hours = torch.tensor([1.5, 2.0]), torch.tensor([0.0, 1.0, 3.0])
@@ -332,15 +314,15 @@ assert torch.cat(lengths).max() > 5 * torch.cat(lengths).min()
 # %% [markdown]
 # With distances, fewer than half of the translations are correct. The longest key is more than five
 # times as long as the shortest. A key much longer than the query is far from it, even if both point
-# in the same direction. Section 7 compares the two kinds of scores.
+# in the same direction. Section 6 compares the two kinds of scores.
 
 # %% [markdown]
 # ## 4. What the bandwidth does
 #
 # *One number decides how far a query looks. What happens at its two extremes?*
 #
-# **Predict.** What does the output become as $h \to 0$? And as $h \to \infty$? The figure compares
-# a bandwidth of 0.001 hours, one of 1,000 hours, and one that you choose.
+# **Predict.** What does the output become as $h \to \infty$? The figure compares a bandwidth of 0.001
+# hours, one of 1,000 hours, and one that you choose.
 
 
 # %% tags=["demo"]
@@ -406,17 +388,20 @@ assert training_error(0.0001) < 1e-6
 #
 # </details>
 #
-# The remedy is to predict reading $i$ from all the *others*. This is called *leave-one-out*, and it
-# is kernel pooling with one key removed from each row:
+# The remedy is to predict reading $i$ from all the *others*. This is called *leave-one-out*. A rule
+# of the form "query $i$ may not see key $j$" is called a *mask*, and this one removes the diagonal.
+# Lesson 02 is about masks.
+
+# %% [markdown]
+# ### Leave one out ★
+#
+# Leave-one-out is kernel pooling with one key removed from each row:
 #
 # $$\hat y_i = \sum_{j \ne i} w_{ij}\, y_j, \qquad w_{ij} = \frac{e^{-D_{ij}/(2h^2)}}{\sum_{k \ne i} e^{-D_{ik}/(2h^2)}}, \qquad \hat y \in \mathbb{R}^{N}.$$
 #
 # **By hand.** Take inputs $-1, 0, 1$ and targets $10, 99, 40$. The middle point is predicted from
 # two others at the same distance, so $\hat y_1 = 25$ for every bandwidth. Its own 99 does not
 # count.
-#
-# A rule of the form "query $i$ may not see key $j$" is called a *mask*. This one removes the
-# diagonal.
 #
 # **Predict.** Here are three ways to remove the middle point from its own row, with $h = 1$: give
 # it a score of 0, give it a score of minus infinity, or set its *weight* to 0 after the softmax.
@@ -471,11 +456,12 @@ from course_lib.attention import leave_one_out
 check("leave_one_out")
 
 # %% [markdown]
-# ### Two errors, one picture
+# #### Two errors, one picture
 #
 # Now your function can choose the bandwidth.
 #
-# **Predict.** Where is the lowest point of each of the two errors?
+# **Predict.** The training error falls as the bandwidth shrinks. Does the leave-one-out error fall,
+# too?
 
 
 # %% tags=["demo"]
@@ -557,79 +543,7 @@ plotting.show(plotting.kernel_fits(inputs, targets, places, fits))
 # ### END SOLUTION
 
 # %% [markdown]
-# ## 6. Learning the bandwidth ★
-#
-# *Section 5 tried a grid of bandwidths. For a million parameters you need gradient descent. What
-# does that require?*
-#
-# Gradient descent needs an output that changes smoothly. Move the query from hour 2 by a hundredth
-# of an hour.
-
-# %% tags=["demo"]
-step = 0.01
-query = torch.tensor([2.0], requires_grad=True)
-soft = predict(query, 0.25)[0].squeeze()
-soft.backward()
-moved = torch.tensor([2.0 + step])
-hard_slope = (nearest_reading(moved) - nearest_reading(query)).item() / step
-soft_slope = (predict(moved, 0.25)[0] - soft).item() / step
-print(f"nearest key   : slope {hard_slope:.2f}")
-print(f"kernel pooling: slope {soft_slope:.2f}, by autograd {query.grad.item():.2f}")
-assert hard_slope == 0 and abs(soft_slope - query.grad.item()) < 0.1
-
-# %% [markdown]
-# The output of the nearest-key search does not change at all. Its slope is 0 everywhere except at
-# the jumps. The output of kernel pooling falls by 0.025 °C. It is a smooth function of query, keys
-# and bandwidth, so only the *soft* search gives gradient descent a slope to follow.
-#
-# To learn $h$, repeat three steps: compute the leave-one-out error $E(h)$, compute its gradient,
-# and step downhill. A large step might carry $h$ below 0. The usual trick is to optimize another
-# variable. With $h = e^{s}$, any real number $s$ gives a positive bandwidth:
-#
-# $$s \leftarrow s - \eta\, \frac{\partial}{\partial s} E\bigl(e^{s}\bigr), \qquad s \in \mathbb{R}.$$
-#
-# **By hand.** $s = 0$ means $h = 1$. A step of $-0.1$ in $s$ multiplies $h$ by
-# $e^{-0.1} \approx 0.905$. Equal steps in $s$ are equal *factors* in $h$.
-#
-# Our solution uses the optimizer `torch.optim.Adam`, which adapts the size of its steps.
-
-# %% [markdown]
-# ### Exercise: `fit_bandwidth`
-#
-# - **Takes** `inputs` `(N,)`, `targets` `(N,)`, a bandwidth `initial=1.0` to start from, and
-#   `num_steps=200` and `lr=0.1` for gradient descent.
-# - **Returns** the bandwidth with the smallest mean squared leave-one-out error, as a positive
-#   Python `float`. Its error must be within 2% of the minimum, also from a start far away and with
-#   `lr` up to 0.4.
-#
-# You may call `leave_one_out` and use any method.
-#
-# **Worked example.** With inputs $(0, 5)$ and targets $(3, 8)$, all bandwidths are equally good, so
-# gradient descent returns `initial`.
-
-# %%
-from course_lib.attention import fit_bandwidth
-
-# %%
-check("fit_bandwidth")
-
-# %% [markdown]
-# Now run `fit_bandwidth` on the readings, from three starting points.
-
-# %% tags=["demo"]
-learned = {start: fit_bandwidth(inputs, targets, initial=start) for start in (0.15, 1.0, 4.0)}
-for start, bandwidth in learned.items():
-    error = leave_one_out_error(bandwidth).item()
-    print(f"start {start:<4}: learned {bandwidth:.2f} h, leave-one-out error {error:.2f} °C²")
-assert all(0.23 < bandwidth < 0.25 for bandwidth in learned.values())
-
-# %% [markdown]
-# All three runs end in the valley that the grid found, whether they start below or above it.
-#
-# You have trained an attention layer with one parameter.
-
-# %% [markdown]
-# ## 7. From distances to dot products ★
+# ## 6. From distances to dot products ★
 #
 # *Transformers do not compute distances. They multiply queries by keys. Is that a different idea?*
 #
@@ -715,8 +629,7 @@ assert dot[0, 0] < gaussian[0, 0]
 # %% [markdown]
 # ### All together
 #
-# This check combines *your* `squared_distances`, `kernel_pooling` and `leave_one_out`, and tests
-# `leave_one_out` again. Run the checks above first.
+# This check combines *your* `squared_distances` and `kernel_pooling`, and tests the second again.
 
 # %%
 check("01_kernel_pooling")
@@ -727,8 +640,7 @@ check("01_kernel_pooling")
 # Attention is a soft search. It compares queries with keys, turns the comparison into weights that
 # sum to 1 over the keys, and averages the values with these weights. In kernel pooling, the weights
 # are a softmax of $-D/(2h^2)$, and the bandwidth $h$ decides how far a query looks. A point that
-# votes on its own prediction makes the error meaningless, so a mask removes it by setting its score
-# to minus infinity, not to 0.
+# votes on its own prediction makes the error meaningless, so a mask removes it from its own row.
 
 # %% [markdown]
 # ## References

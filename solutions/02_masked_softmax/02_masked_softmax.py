@@ -49,7 +49,7 @@ plotting.show(plotting.diagram("attention", shapes=shapes))
 # `B` counts the items in a batch, `n` the queries, and `m` the keys. `h` counts heads (lesson 06).
 
 # %% [markdown]
-# ## 1. A softmax for any scores
+# ## 1. The softmax
 #
 # *How do you turn any row of numbers into positive weights that sum to 1?*
 #
@@ -60,21 +60,9 @@ plotting.show(plotting.diagram("attention", shapes=shapes))
 #
 # **By hand.** The row $(\ln 1, \ln 2, \ln 4)$ has the exponentials $1, 2, 4$ and the sum 7, so the
 # weights are $(1/7, 2/7, 4/7)$. Adding $\ln 2$ to a score doubles its weight relative to the
-# others. A softmax turns *differences* of scores into *ratios* of weights.
+# others. A softmax turns *differences* of scores into *ratios* of weights. If there is only one key,
+# it receives all the attention, however low its score.
 #
-# The cell also computes the softmax of a row with a single score.
-
-# %% tags=["demo"]
-for row in (np.log([1.0, 2.0, 4.0]), np.array([-3.7]), np.array([50.0])):
-    weights = np.exp(row) / np.exp(row).sum()
-    print("scores", row.round(4), "-> weights", weights.round(4))
-    assert np.isclose(weights.sum(), 1)
-
-# %% [markdown]
-# The weight of a single score is 1, because $e^{s}/e^{s} = 1$. A weight depends on the whole row. A
-# single key receives all the attention, however low its score.
-
-# %% [markdown]
 # ### Over which axis?
 #
 # Two queries have scores for three keys. The loop below runs the softmax over the last axis, then
@@ -145,8 +133,8 @@ check("stable_softmax")
 # plain one, and translates the numbers 1 to 99 in one batch. (`translate_batch` pads the numerals
 # and writes the most likely next word for all of them at once. Lesson 09 builds it.)
 #
-# **Predict.** How many of the 99 are correct? Then the cell adds 777
-# (*siebenhundertsiebenundsiebzig*) to the batch, and 7777.
+# **Predict.** How many of the 99 are correct? (The cell then adds another numeral to the batch, first
+# 777, *siebenhundertsiebenundsiebzig*, and then 7777 in its place.)
 
 # %% tags=["demo", "nbval-ignore-output"]
 numerals = Numerals()
@@ -175,9 +163,9 @@ assert translations[42] == "forty thousand forty thousand"
 #
 # </details>
 #
-# **Predict.** Could you set the score of every pad to 0? Say two letters have the scores $(2, 1)$
-# and two pads $(0, 0)$. How much attention do the pads get together? Or could you set their
-# *weights* to 0 after the softmax?
+# **Predict.** Suppose that you set the score of every pad to 0. Two letters have the scores
+# $(2, 1)$, and two pads $(0, 0)$. How much attention do the pads get together? (The cell also sets
+# their *weights* to 0 after the softmax.)
 
 # %% tags=["demo"]
 weights = torch.softmax(torch.tensor([2.0, 1.0, 0.0, 0.0]), dim=-1)
@@ -324,12 +312,11 @@ assert no_future[0].all() and no_future[3].tolist() == [False, False, False, Tru
 # ### When there are more keys than queries
 #
 # While it generates, a decoder can store the keys of earlier words and compute queries only for new
-# ones. It has $n$ queries and $m \ge n$ keys, and **the last query belongs to the last key**:
+# ones. It has $n$ queries and $m \ge n$ keys, and **the last query belongs to the last key**.
 #
-# $$\text{mask}_{ij} = (j \le i + m - n), \qquad \text{shape } (n, m).$$
-#
-# **By hand.** For $n = 2$ and $m = 5$ the offset is 3. Query 0 may attend to keys 0 to 3, and query
-# 1 to keys 0 to 4. With more queries than keys, the first $n - m$ rows are all False.
+# **By hand.** For $n = 2$ and $m = 5$, query 0 may attend to keys 0 to 3, and query 1 to keys 0 to
+# 4. Which comparison of $i$ and $j$ gives this mask? With more queries than keys, the first $n - m$
+# rows are all False.
 #
 # **Predict.** Does `F.scaled_dot_product_attention(is_causal=True)` agree? Below, all scores are 0,
 # so a query shares its weight evenly among the keys it may attend to. The values form an identity
@@ -496,38 +483,6 @@ from course_lib.attention import additive_mask
 check("additive_mask")
 
 # %% [markdown]
-# ### How negative is negative enough? ★
-#
-# Many libraries fill masked scores with -1e6 or -1e9 instead of minus infinity.
-#
-# A forbidden key is filled with -1e6, and its two neighbors score 0 and 1. The next cell subtracts
-# a million from all scores before the fill. It also converts -1e6 to float16, whose lowest number
-# is -65504.
-
-# %% tags=["demo"]
-keep = torch.tensor([True, True, False])
-for level in (0.0, -1e6):
-    scores = torch.tensor([0.0, 1.0, 2.0]) + level
-    for fill in (-1e6, -math.inf):
-        weights = torch.softmax(torch.where(keep, scores, fill), dim=-1)
-        print(f"scores near {level:8.0f}, fill {fill:8.0f}: weights", weights)
-        assert (0.21 < weights[2] < 0.22) == (level == fill)
-
-for dtype in (torch.float16, torch.bfloat16, torch.float32):
-    print(f"{dtype!s:14} converted:", torch.tensor([-1e6]).to(dtype).item())
-    try:
-        filled = torch.zeros(3, dtype=dtype).masked_fill(~keep, -1e6)
-        print(f"{dtype!s:14} filled:   ", filled[2].item())
-    except RuntimeError as error:
-        print(f"{dtype!s:14} filled:   ", error)
-assert torch.finfo(torch.float16).min == -65504
-
-# %% [markdown]
-# Among scores near -1e6, the forbidden key gets 21%, because only the *gap* between its score and
-# the others counts. In float16, -1e6 either raises an error or silently becomes minus infinity.
-# Code for float16 therefore often fills with -1e4, which makes the gap smaller still.
-
-# %% [markdown]
 # ## 6. A query that may attend to nothing
 #
 # *What is the softmax of a row in which every key is forbidden?*
@@ -677,20 +632,18 @@ assert queries.grad.isnan().any(dim=-1).sum() == 1 and keys.grad.isnan().any(dim
 #
 # *Your masks are correct. What can still go wrong in the function that applies them?*
 #
-# **Predict** what goes wrong in each of these three.
+# Two mistakes are easy to make. A `reshape` of contiguous scores is a view, so
+# `scores.reshape(-1, 3)[drop] = -1e6` changes the caller's scores. And `valid_lens.dim()` raises an
+# error in the ordinary case in which there is nothing to mask and `valid_lens` is None.
 #
-# 1. A function runs `scores.reshape(-1, 3)[drop] = -1e6`. Whose scores change?
-# 2. Scores `(B, n, m)` are flattened to `(B * n, m)`, which lists the queries of item 0 first, then
-#    those of item 1. Each row gets its length from `valid_lens.repeat(n)`. With two queries per
-#    item and the lengths 4, 8 and 14, which lengths do the six rows get?
-# 3. `if valid_lens.dim() == 1:` is a function's first line. What if there is nothing to mask?
+# **Predict.** Scores `(B, n, m)` are flattened to `(B * n, m)`, which lists the queries of item 0
+# first, then those of item 1. Each row gets its length from `valid_lens.repeat(n)`. With two
+# queries per item and the lengths 4, 8 and 14, which lengths do the six rows get?
 #
-# <details><summary>Answers</summary>
+# <details><summary>Answer</summary>
 #
-# 1. The caller's scores change, because a `reshape` of contiguous scores is a view.
-# 2. The rows get 4, 8, 14, 4, 8, 14, so the second query of *drei* gets the length of *dreizehn*.
-#    `repeat_interleave` gives 4, 4, 8, 8, 14, 14. A mask of shape `(B, 1, m)` needs no repetition.
-# 3. `None` has no method `dim`, so the function crashes in the ordinary case without a mask.
+# The rows get 4, 8, 14, 4, 8, 14, so the second query of *drei* gets the length of *dreizehn*.
+# `repeat_interleave` gives 4, 4, 8, 8, 14, 14. A mask of shape `(B, 1, m)` needs no repetition.
 #
 # </details>
 

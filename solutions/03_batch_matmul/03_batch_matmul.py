@@ -9,7 +9,7 @@
 # **After this you can**
 #
 # - explain what a dot product says about two vectors;
-# - write a batched matrix product with loops, with broadcasting and with einsum;
+# - write a batched matrix product without loops;
 # - tell a transpose from a reshape, and explain why a test of shapes cannot;
 # - use any number of leading axes without mixing items or heads;
 # - write attention in three lines, and run the translator on it.
@@ -84,15 +84,6 @@ assert [float((query * key).sum()) for key in keys] == [3, 3, 0, -3]
 #
 # There must be as many values as keys, because the second product sums over `m`. No sum runs over
 # `v`, so a value can have any width.
-
-# %% tags=["demo"]
-Q, K_transposed = torch.zeros(3, 4), torch.zeros(4, 5)  # n = 3, d = 4, m = 5
-W, V = torch.zeros(3, 5), torch.zeros(5, 6)  # v = 6
-print("(n, d) @ (d, m):", tuple((Q @ K_transposed).shape))
-print("(n, m) @ (m, v):", tuple((W @ V).shape))
-
-# %% [markdown]
-# ### Three numerals at once
 #
 # A *batched matrix product* treats every item separately. Item 0 of the left factor is multiplied
 # by item 0 of the right one, and by no other item:
@@ -100,9 +91,8 @@ print("(n, m) @ (m, v):", tuple((W @ V).shape))
 # $$Z_{bij} = \sum_{t=1}^{k} X_{bit}\, Y_{btj}, \qquad X: (B, n, k), \quad Y: (B, k, m), \quad Z: (B, n, m).$$
 #
 # Lesson 00's translator reads *drei*, *dreizehn* and *dreiundvierzig* in one batch, padded to 14
-# letters. Each numeral has two queries, because the longest translation has two words.
-#
-# Here $d = v = 64$.
+# letters. Each numeral has two queries, because the longest translation has two words. Here
+# $d = v = 64$.
 
 # %% tags=["demo"]
 numerals = Numerals()
@@ -111,43 +101,18 @@ taken = cross_attention_inputs(model, numerals, [3, 13, 43])
 queries, keys, values = taken.queries, taken.keys, taken.values
 print("queries", tuple(queries.shape), "keys", tuple(keys.shape), "values", tuple(values.shape))
 print("attention weights", tuple(model.maps.shape))
-for word, query in zip(("forty", "three"), queries[2], strict=True):
-    scores = torch.stack([key @ query for key in keys[2]])  # (14,)
-    best = int(scores.argmax())
-    print(f"{word} scores highest, {scores[best]:.0f}, with letter {best}:", "dreiundvierzig"[best])
-    assert best >= 7 if word == "forty" else best < 4
 assert model.maps.shape == (3, 2, 14) and model.maps.numel() * 64 == 5376
 
 # %% [markdown]
-# The shape is `(3, 2, 14)`. There are $3 \cdot 2 \cdot 14$ scores of 64 products each, which makes
-# 5,376 multiplications. *forty* scores highest with a letter of *vierzig*, and *three* with a
-# letter of *drei*.
-
-# %% [markdown]
-# ### Exercise: `bmm_loops`
-#
-# - **Takes** `a` `(B, n, k)` and `b` `(B, k, m)`.
-# - **Returns** a new tensor `(B, n, m)` in the dtype of `a`, differentiable in `a` and `b`, so do
-#   not use `.item()` or `.tolist()`.
-# - Use loops, at least over the items. A product of all items at once (`torch.bmm`) does not count,
-#   even inside a loop.
-#
-# **Worked example.** `a = [[[1, 2]], [[3, 4]]]` and `b = [[[10], [1]], [[1], [10]]]` give
-# `[[[12]], [[43]]]`, because $1 \cdot 10 + 2 \cdot 1 = 12$ and $3 \cdot 1 + 4 \cdot 10 = 43$.
-
-# %%
-from course_lib.attention import bmm_loops
-
-# %%
-check("bmm_loops")
+# There are $3 \cdot 2 \cdot 14$ scores of 64 products each, which makes 5,376 multiplications.
 
 # %% [markdown]
 # ## 2. The product without loops
 #
 # *How can one line compute all products and all sums?*
 #
-# A loop makes one call per item, while one batched call lets a GPU work on all items at once.
-# First compute all products, then the sums. For one item the products are
+# A loop over the items makes one call per item, while one batched call lets a GPU work on all items
+# at once. First compute all products, then the sums. For one item the products are
 # $P_{itj} = X_{it} Y_{tj}$, a block of shape `(n, k, m)`. *Broadcasting* computes it if you give
 # `a` a new last axis and `b` a new first one:
 #
@@ -193,7 +158,7 @@ assert (left * torch.ones(3, 4, 5)).shape == (2, 3, 4, 5)
 # </details>
 
 # %% [markdown]
-# ### The formula in letters
+# ### The formula in letters ★
 #
 # `torch.einsum` takes the formula itself, with one letter for each axis. A letter that does not
 # appear to the right of the arrow is summed over. For example, `"btj->bj"` sums the rows of each
@@ -207,7 +172,7 @@ a = torch.randn(2, 3, 4, generator=generator)
 b = torch.randn(2, 4, 5, generator=generator)
 for letters in ("bit,btj->ij", "bit,btj->bitj"):
     print(f"{letters:14}", tuple(torch.einsum(letters, a, b).shape))
-slow = bmm_loops(a, b)
+slow = torch.bmm(a, b)
 assert torch.allclose(torch.einsum("bit,btj->ij", a, b), slow.sum(dim=0), atol=1e-6)
 assert torch.allclose(torch.einsum("bit,btj->bitj", a, b).sum(dim=2), slow, atol=1e-6)
 
@@ -226,7 +191,8 @@ assert torch.allclose(torch.einsum("bit,btj->bitj", a, b).sum(dim=2), slow, atol
 #   `@`, and no other function that multiplies matrices for you (`mm`, `F.linear`). `torch.einsum`
 #   is allowed. Stay in torch: no NumPy, `.item()` or `.tolist()`.
 #
-# **Worked example.** The numbers of `bmm_loops` again give `[[[12]], [[43]]]`. Shapes
+# **Worked example.** `a = [[[1, 2]], [[3, 4]]]` and `b = [[[10], [1]], [[1], [10]]]` give
+# `[[[12]], [[43]]]`, because $1 \cdot 10 + 2 \cdot 1 = 12$ and $3 \cdot 1 + 4 \cdot 10 = 43$. Shapes
 # `(2, 3, 4, 5)` and `(2, 3, 5, 6)` give `(2, 3, 4, 6)`.
 
 # %%
@@ -245,8 +211,8 @@ check("bmm")
 # A *transpose* turns rows into columns: the number at $(j, t)$ goes to $(t, j)$. A *reshape* keeps
 # the numbers in reading order and cuts them into new rows.
 #
-# **Predict.** Take three keys of two numbers, `[[0, 1], [2, 3], [4, 5]]`. Write down both results
-# as two rows of three. In which of them is each column one key?
+# **Predict.** Take three keys of two numbers, `[[0, 1], [2, 3], [4, 5]]`, and reshape them to
+# `(2, 3)`. What is the first column of the result?
 
 # %% tags=["demo"]
 three_keys = torch.arange(6.0).reshape(3, 2)  # (m, d)
@@ -362,7 +328,7 @@ differences = {}
 for name, candidate in CANDIDATES.items():
     differences[name] = []
     for some_queries, some_keys in tests.values():
-        target = bmm_loops(some_queries, some_keys.mT)
+        target = torch.einsum("bid,bjd->bij", some_queries, some_keys)
         result = candidate(some_queries, some_keys)
         differences[name].append((result - target).abs().max().item())
         assert result.shape == target.shape
@@ -518,52 +484,7 @@ for title, each in {"the translator's own attention": own_map, "your attention":
 # ### END SOLUTION
 
 # %% [markdown]
-# ## 6. Leading axes that do not match ★
-#
-# *Four heads share one set of keys. Do you have to copy the keys four times?*
-#
-# `@` aligns leading axes from the right and repeats any axis of size 1. Queries with heads are
-# `(B, h, n, d)`, and shared keys are `(B, m, d)`.
-#
-# **Predict.** Let $B = h = 2$, and multiply them unchanged. Do you get an error, correct scores, or
-# wrong ones?
-
-# %% tags=["demo"]
-queries = torch.randn(2, 2, 3, 4, generator=generator)  # (B, h, n, d)
-keys = torch.randn(2, 5, 4, generator=generator)  # (B, m, d), shared by the heads
-for item in range(2):
-    for head in range(2):
-        try:
-            scores = (queries @ keys.mT)[item, head]
-            target = queries[item, head] @ keys[item].mT
-            difference = (scores - target).abs().max()
-            print(f"item {item}, head {head}: largest difference {difference:.2f}")
-        except RuntimeError as error:
-            print(f"item {item}, head {head}:", error)
-assert torch.allclose((queries @ keys.mT)[0, 1], queries[0, 1] @ keys[1].mT, atol=1e-6)
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# PyTorch raises no error, but half of the scores are wrong. The batch axis of the keys is aligned
-# with the *heads*, so head 1 of item 0 is compared with the keys of item 1. With $B = 3$ and $h = 2$ you
-# would have seen an error.
-#
-# </details>
-#
-# Give the keys an axis for the heads, so that their shape is `(B, 1, m, d)`. `expand` then repeats
-# this axis without copying. Its *stride* of 0 means that one step along it moves 0 numbers in
-# memory.
-
-# %% tags=["demo"]
-for_each_head = keys[:, None].expand(2, 2, 5, 4)  # (B, h, m, d)
-print("strides:", for_each_head.stride())
-assert torch.allclose(batched_scores(queries, for_each_head), queries @ keys[:, None].mT, atol=1e-6)
-assert for_each_head.stride()[1] == 0
-assert for_each_head.data_ptr() == keys.data_ptr()
-
-# %% [markdown]
-# ## 7. What attention costs ★
+# ## 6. What attention costs ★
 #
 # *How fast do the arithmetic, the inputs and the scores grow with the length of a text?*
 #

@@ -121,29 +121,6 @@ from course_lib.attention import additive_scores
 check("additive_scores")
 
 # %% [markdown]
-# ### Swapped axes
-#
-# Take random features in the shapes of a batch of three numerals: 2 words and 14 letters each, and
-# $H = 32$. The cell also exchanges the two new axes, in `q.unsqueeze(1) + k.unsqueeze(2)`.
-
-# %% tags=["demo"]
-generator = torch.Generator().manual_seed(0)
-word_features = torch.randn(3, 2, 32, generator=generator)  # (B, n, H)
-letter_features = torch.randn(3, 14, 32, generator=generator)  # (B, m, H)
-for letters in (letter_features, letter_features[:, :2]):
-    cube = word_features.unsqueeze(2) + letters.unsqueeze(1)
-    exchanged = word_features.unsqueeze(1) + letters.unsqueeze(2)
-    print(
-        f"{letters.shape[1]:2} letters: {tuple(cube.shape)} and exchanged {tuple(exchanged.shape)}"
-    )
-assert cube.shape == exchanged.shape and not torch.allclose(cube, exchanged)
-
-# %% [markdown]
-# The cube contains $3 \cdot 2 \cdot 14 \cdot 32 = 2688$ numbers. With the axes exchanged, the shape
-# is `(B, m, n, H)`, and each row belongs to a key. With $n = m$ the shape is the same but the
-# numbers are not, and the softmax would run over the wrong axis without a warning.
-
-# %% [markdown]
 # ## 3. Why tanh matters
 #
 # *What is left if you remove the tanh?*
@@ -161,13 +138,15 @@ assert cube.shape == exchanged.shape and not torch.allclose(cube, exchanged)
 #
 # </details>
 #
-# **Predict.** The next cell compares three versions on the last 2 words and 14 letters of section
-# 2's random features: the formula, the formula without tanh, and the formula with tanh applied
-# *before* query and key are added. In which of them do the weights depend on the query?
+# The next cell compares three versions on random features of 2 words and 14 letters: the formula,
+# the formula without tanh, and the formula with tanh applied *before* query and key are added.
+#
+# **Predict.** Do the weights of the third version depend on the query?
 
 # %% tags=["demo"]
-q = word_features[2].unsqueeze(1)  # (n, 1, H), two words
-k = letter_features[2].unsqueeze(0)  # (1, m, H), 14 letters
+generator = torch.Generator().manual_seed(0)
+q = torch.randn(2, 1, 32, generator=generator)  # (n, 1, H), two words
+k = torch.randn(1, 14, 32, generator=generator)  # (1, m, H), 14 letters
 w_v = torch.randn(32, generator=generator)
 versions = {
     "tanh of the sum": torch.tanh(q + k) @ w_v,
@@ -210,7 +189,7 @@ assert w_v.abs().sum() > 1.5 * w_v[:16].abs().sum()  # of 32 features and of 16
 # with probability $p$ and divides the others by $1 - p$, so that on average the output equals the
 # output in eval mode. The model then learns not to depend on a single key.
 #
-# **Predict.** The next cell drops weights of 1/4 with probability 1/2. What is the sum of each row?
+# **Predict.** The next cell drops weights of 1/4 with probability 1/2. Does each row still sum to 1?
 
 # %% tags=["demo"]
 torch.manual_seed(0)
@@ -267,8 +246,8 @@ check("AdditiveAttention")
 # own layers compute. Only the 4,128 numbers in `W_q`, `W_k` and `w_v` are trained. The rest is
 # frozen.
 #
-# **Predict.** How many of the numerals from 1 to 99 does the translator get right before your
-# module has learned anything? And after 150 steps?
+# **Predict.** How many of the numerals from 1 to 99 does the translator get right after your module
+# has been trained for 150 steps?
 
 # %% tags=["demo", "nbval-ignore-output"]
 numerals = Numerals()
@@ -385,7 +364,7 @@ assert torch.allclose(row_by_row, at_once, atol=1e-5)
 # labels of a slice show the projected query (row) and the projected key (column), and each cell is
 # the tanh of their sum.
 #
-# **Predict.** What does one tanh look like across a row? What does the difference of two look like?
+# **Predict.** What does the difference of the two slices look like across a row?
 
 # %% tags=["demo"]
 positions = torch.tensor([-1.9, -0.8, 0.2, 1.1])
@@ -406,23 +385,6 @@ assert (positions[:, None] - keys[0, :, 0]).abs().argmin(dim=-1).tolist() == [0,
 # Each row of a slice is a step, from 1 on the left to -1 on the right. The second step lies one key
 # further left. The difference of the two steps is high in a narrow band, **where query and key are
 # close**.
-#
-# </details>
-#
-# **Predict.** What are the scores if the constant of every query is 0 instead of 1?
-
-# %% tags=["demo"]
-for constant in (1.0, 0.0):
-    changed = torch.stack([positions, torch.full((4,), constant)], dim=-1)[None]
-    scores = additive_scores(changed, keys, w_q, w_k, w_v)
-    print(f"constant {constant:.0f}: scores from {scores.min():.2f} to {scores.max():.2f}")
-assert not scores.any()
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# All scores are 0. Without the constant, the two features are equal and their difference is 0. The
-# constant moves one step to the left of the query's position and the other to the right.
 #
 # </details>
 

@@ -8,7 +8,7 @@
 #
 # **After this you can**
 #
-# - derive $1/\sqrt{d}$ from the variance of a dot product, and measure it;
+# - derive $1/\sqrt{d}$ from the variance of a dot product;
 # - recognize a saturated softmax, and say what it does to learning;
 # - say why queries and keys are projections;
 # - write scaled dot-product attention for any number of leading axes, compare it with PyTorch's,
@@ -82,10 +82,8 @@ plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
 # for every position of the query. The diamond is the output, the average of the values with these
 # weights.
 #
-# **Predict**, then drag the tip of the query.
-#
-# 1. Point the query along `k1`, the shortest key. Does `k1` get the largest weight?
-# 2. Where is the diamond when the slider is at 0, and where is it at 8?
+# **Predict**, then drag the tip of the query along `k1`, the shortest key. Does `k1` get the largest
+# weight? Afterwards, move the slider to 0 and to 8, and watch the diamond.
 
 
 # %% tags=["demo"]
@@ -108,11 +106,12 @@ assert round(math.dist((0, 0), plane_keys[1]) / math.dist((0, 0), plane_keys[0])
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# 1. `k1` does not get the largest weight. `k2` points in a different direction, but it is 1.9 times
-#    as long, so its dot product is larger.
-# 2. At 0 all scores are equal, and the diamond is at the mean of the values. At 8 one key has
-#    nearly all of the weight, and the diamond is at its value. As you drag, the diamond then jumps
-#    from one value to the next.
+# `k1` does not get the largest weight. `k2` points in a different direction, but it is 1.9 times as
+# long, so its dot product is larger.
+#
+# With the slider at 0, all scores are equal, and the diamond is at the mean of the values. At 8, one
+# key has nearly all of the weight, and the diamond is at its value. As you drag, the diamond then
+# jumps from one value to the next.
 #
 # </details>
 
@@ -419,22 +418,6 @@ for label, divisor in (("sqrt(d)", math.sqrt(512)), ("1", 1.0), ("d", 512)):
 # *How much code does it take to handle masks and large scores?*
 
 # %% [markdown]
-# The next cell adds a causal mask that is 1 for allowed keys and 0 for all others.
-
-# %% tags=["demo"]
-rng = np.random.default_rng(1)
-scores = rng.normal(size=(4, 4))
-ones_and_zeros = np.tril(np.ones((4, 4)))  # 1 = may attend, 0 = may not
-powers = np.exp(scores + ones_and_zeros)
-added = powers / powers.sum(axis=1, keepdims=True)
-print("0/1 mask added, query 0:", added[0])
-assert added[0, 1:].sum() > 0.2  # the future is still there
-
-# %% [markdown]
-# The mask must contain 0 for allowed keys and $-\infty$ for all others. With 1 and 0, there is no
-# error, and query 0 sees the whole future. A bool mask in `np.where` avoids this.
-
-# %% [markdown]
 # ### Exercise: `numpy_attention`
 #
 # - **Takes** NumPy arrays `queries` `(n, d)`, `keys` `(m, d)`, `values` `(m, v)`, and optionally a
@@ -581,18 +564,6 @@ ours, _ = scaled_dot_product_attention(queries, keys, values, mask=mask)
 theirs = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
 assert torch.allclose(ours, theirs, atol=1e-6)
 print(f"with a mask: at most {(ours - theirs).abs().max():.4f} apart")
-
-last_aligned = torch.ones(4, 5, dtype=torch.bool).tril(5 - 4)
-ours, _ = scaled_dot_product_attention(queries, keys, values, mask=last_aligned)
-theirs = F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
-print(f"causal, 4 queries and 5 keys: at most {(ours - theirs).abs().max():.2f} apart")
-print("is_causal, query 0:", theirs[0, 0])
-print("values:", values[0])
-assert not torch.allclose(ours, theirs)
-
-# %% [markdown]
-# The masks agree only if $n = m$. Under `is_causal`, query 0 is aligned with key 0, sees that key
-# alone, and returns its value.
 
 # %% [markdown]
 # ### Exercise: `DotProductAttention`

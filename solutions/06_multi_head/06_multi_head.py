@@ -473,7 +473,8 @@ assert encoder_mha.attention_weights[0, 0, 1].argmax() == 4  # from r to z
 # A map shows where a head looks, but not how the model uses what the head finds. So remove the
 # head, by setting its columns of `W_o` to 0, and see what breaks. This is called *ablation*.
 #
-# **Predict.** How does the model translate *drei*, *dreizehn* and *dreiundvierzig* without head 0?
+# **Predict.** Which of *drei*, *dreizehn* and *dreiundvierzig* does the model still translate
+# correctly without head 0?
 
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -726,21 +727,6 @@ from course_lib.attention import positional_encoding
 
 # %%
 check("positional_encoding")
-
-# %% [markdown]
-# ### The clock hands ★
-#
-# The figure shows the encodings as a map, and three of their columns as curves.
-
-# %% tags=["demo"]
-table = positional_encoding(50, 32)
-plotting.show(plotting.encoding_map(table))
-assert torch.allclose(table[0], torch.tensor([0.0, 1.0] * 16))
-assert (table[:, 30:].amax(dim=0) - table[:, 30:].amin(dim=0) < 0.01).all()  # slow
-
-# %% [markdown]
-# The first columns change fastest. To the right, the stripes get wider, until the last columns
-# hardly change.
 
 # %% [markdown]
 # ### Three positions back

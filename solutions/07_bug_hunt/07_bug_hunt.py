@@ -31,7 +31,6 @@ from course_lib.notebook.hunt import (
     BUGS,
     INVARIANTS,
     BrokenCausalSelfAttention,
-    BrokenLookup,
     Sound,
     diagnose,
     source,
@@ -290,10 +289,6 @@ for invariant, statement in INVARIANTS.items():
     print(f"{invariant:24} {statement}")
 
 # %% [markdown]
-# **By hand.** Take one query, keys with scores $(0, \ln 3, 5)$, and `valid_lens=[2]`. Deleting the
-# third key leaves the scores $(0, \ln 3)$ and the weights $(1/4, 3/4)$, so masking it must give
-# $(1/4, 3/4, 0)$.
-#
 # Now write tests for three invariants. The check runs each of them on dozens of hidden modules, and
 # counts the broken ones that it catches and the correct ones that it rejects. In all three,
 #
@@ -668,63 +663,6 @@ assert 2.1 < unseen_loss["counting"] < 2.4 and unseen_loss["your attention"] < 1
 # The counting model writes common pairs of letters, but few long words. With attention, most words
 # are spelled correctly, and in our run one whole sentence is correct. Every prediction used your
 # attention. In lesson 10, you write a complete language model, and find heads that look up names.
-
-# %% [markdown]
-# ### A second broken module ★
-#
-# The next module computes cross-attention without projecting its values. Like the first, it has four
-# faults.
-#
-# **Predict.** How many of your three tests fail?
-
-# %% tags=["demo"]
-plotting.show_source(source(BrokenLookup))
-torch.manual_seed(6)
-broken = BrokenLookup(6, 6, 8).double().eval()
-print("masking = deleting: ", masking_equals_deleting(broken, queries, keys, values, valid_lens))
-print("keys in any order:  ", keys_permutation_invariant(broken, queries, keys, values))
-print("items independent:  ", batch_items_independent(broken, queries, keys, values, valid_lens))
-outputs = broken(queries, keys, values, valid_lens)
-sums = broken.attention_weights.sum(-1)
-alone = (broken(queries[:, :1], keys, values, valid_lens) - outputs[:, :1]).abs().max()
-print(f"rows sum to:         {sums.min():.2f} to {sums.max():.2f}")
-dropping = BrokenLookup(6, 6, 8, dropout=0.5).double().eval()
-gap = (dropping(queries, keys, values) - dropping(queries, keys, values)).abs().max()
-print(f"two calls in eval mode differ by {gap:.2f}")
-print(f"query 0 alone and among four differs by {alone:.2f}")
-assert masking_equals_deleting(broken, queries, keys, values, valid_lens) and gap > 0.01
-assert keys_permutation_invariant(broken, queries, keys, values)
-assert batch_items_independent(broken, queries, keys, values, valid_lens)
-assert not torch.allclose(sums, torch.ones_like(sums)) and alone > 1
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# None of the three fails, but the module breaks at least three other invariants: its rows do not
-# sum to 1, two calls in eval mode differ, and a query depends on the other queries. One fault hides
-# another here, so after the first repair more tests may fail, not fewer.
-#
-# </details>
-
-# %% [markdown]
-# ### Exercise: `Lookup`
-#
-# Write a correct version of `BrokenLookup`.
-#
-# - **`__init__`** creates `W_q` and `W_k`, both `nn.Linear` without bias, with `num_hiddens`
-#   outputs. Pass `device` and `dtype` on to both.
-# - **`forward`** returns `(B, n, v)`. As long as they are finite, masked keys and values must not
-#   change the result. An item of length 0 gets zeros. Dropout acts on the weights, in train mode
-#   only.
-# - **`self.attention_weights`** holds the weights `(B, n, m)`, before dropout and detached.
-#
-# **By hand.** With one real key, every query gets that key's value, whatever the layers' weights.
-
-# %%
-from course_lib.attention import Lookup
-
-# %%
-check("Lookup")
 
 # %% [markdown]
 # ## 7. Keep your tests

@@ -9,11 +9,11 @@
 # - measure what attention costs, in bytes and in seconds, before you change anything;
 # - compute a softmax over numbers that are never all in memory at once;
 # - write attention, forward and backward, whose memory grows with $n + m$ instead of $n m$;
-# - find out which kernel torch uses, and what limits the speed of a piece of code.
+# - find out which kernel torch uses.
 #
 # **Time:** {time}. The points count only if your class includes this lesson. **You need:** a stable
-# softmax and masks (lesson 02), additive scores (lesson 04), and the backward pass of attention
-# (lesson 05). Sections 1 and 2 alone take half an hour.
+# softmax and masks (lesson 02), and the backward pass of attention (lesson 05). Sections 1 and 2
+# alone take half an hour.
 
 # %%
 import math
@@ -30,10 +30,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from course_lib import carry_on, check, hint, plotting
 from course_lib.models.numerals import Numerals
 from course_lib.notebook import Spending
-from course_lib.plotting.memory_and_speed import RECORDED_STEPS, RECORDED_TRAINING
+from course_lib.plotting.memory_and_speed import RECORDED_TRAINING
 
-causal_mask, length_mask, additive_scores, scaled_dot_product_attention = carry_on(
-    "causal_mask", "length_mask", "additive_scores", "scaled_dot_product_attention"
+causal_mask, length_mask, scaled_dot_product_attention = carry_on(
+    "causal_mask", "length_mask", "scaled_dot_product_attention"
 )
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -299,14 +299,14 @@ assert page["blocked"][0] > page["plain"][0]
 # Every score can be computed again from the inputs. This is called *recomputation*. To turn the
 # scores of a row into weights, FlashAttention (Dao and others, 2022) kept $c$ and $t$.
 #
-# **Predict.** For the scores $1, 0, 2$, you have $c = 2$, $t = 1.5032$ and $L = 2.4076$. Compute
-# the weights $(0.2447, 0.0900, 0.6652)$ from the scores and *one* of these three numbers.
+# **Predict.** For the scores $1, 0, 2$, you have $c = 2$, $t = 1.5032$ and $L = 2.4076$. Which *one*
+# of these three numbers is enough to turn the scores into the weights $(0.2447, 0.0900, 0.6652)$?
 #
 # <details><summary>Answer</summary>
 #
-# Use $L$, as FlashAttention-2 (Dao, 2023) does: $e^{0 - 2.4076} = 0.0900$. With $c$ alone, the
-# weights would sum to $t$ instead of 1. $t$ alone belongs to $e^{s_j - c}$, and you do not
-# know $c$.
+# $L$ is enough, and FlashAttention-2 (Dao, 2023) keeps only this number: $e^{0 - 2.4076} = 0.0900$.
+# With $c$ alone, the weights would sum to $t$ instead of 1. $t$ alone belongs to $e^{s_j - c}$, and
+# you do not know $c$.
 #
 # </details>
 #
@@ -346,8 +346,8 @@ from course_lib.attention import RecomputedAttention
 check("RecomputedAttention")
 
 # %% [markdown]
-# **Predict.** When the text becomes twice as long, what happens to the peak of each of the three
-# versions?
+# **Predict.** When the text becomes twice as long, by what factor does the peak of a training step
+# grow if autograd differentiates your blocks?
 
 
 # %% tags=["demo"]
@@ -424,7 +424,8 @@ for whose, table in tables.items():
 # <details><summary>Answer (for the recorded times)</summary>
 #
 # Recomputing is slower by a seventh at 1,024 and by a quarter at 2,048, and faster by a seventh at
-# 4,096. Section 7 shows why.
+# 4,096, although it does more arithmetic. Plain attention also has to allocate and move the
+# matrices of size $n m$, 64 MiB each at 4,096.
 #
 # </details>
 
@@ -439,8 +440,8 @@ for whose, table in tables.items():
 # `sdpa_kernel(SDPBackend.FLASH_ATTENTION)`, a call that the fused kernel cannot run raises an
 # error.
 #
-# **Predict.** Which of the calls below are fused, and which keep an $n \times n$ matrix (1,024
-# KiB)? A *window* lets a position attend only to itself and the 64 before it.
+# **Predict.** Which of the calls below are fused? (An $n \times n$ matrix takes 1,024 KiB. A *window*
+# lets a position attend only to itself and the 64 before it.)
 
 # %% tags=["demo"]
 sdpa = F.scaled_dot_product_attention
@@ -489,137 +490,38 @@ assert kept["(B, h, n, d)"] < 200 < 1000 < kept["(B, n, d)"]
 # </details>
 
 # %% [markdown]
-# ## 6. Fewer calls of tanh ★
+# ## 6. 32,768 positions
 #
-# *Additive scores with $H$ hidden features need a tanh of $n m H$ numbers. Can you get by with
-# fewer?*
+# *Where do models put the weights of a long text?*
+#
+# The next cell runs your blocks and the fused kernel on 32,768 positions, as many as a short book
+# chapter of 6,000 words has letters. It also computes the last row with plain attention, which
+# needs the weights of one query only.
+#
+# **Predict.** For all queries, the weights of a single head would take 4 GiB. How much memory do
+# your blocks take at the peak?
+
+# %% tags=["demo", "nbval-ignore-output"]
+inputs = draw(32768, 1, 1)
+last_row = plain(inputs[0][..., -1:, :], *inputs[1:])
+for name, way in {"your blocks": recomputed, "fused": sdpa}.items():
+    with Spending(inputs) as spent:
+        outputs = way(*inputs)
+    difference = (outputs[..., -1:, :] - last_row).abs().max()
+    print(f"{name:12} {spent.peak / 2**20:5.1f} MiB at the peak,", end=" ")
+    print(f"last row at most {difference:.4f} from plain attention")
+    assert spent.peak / 2**20 < 100 and difference < 1e-5
 
 # %% [markdown]
-# A tanh is a stretched sigmoid, $\tanh x = 2\,\sigma(2x) - 1$ with $\sigma(y) = 1 / (1 + e^{-y})$,
-# and the exponential of a sum is a product. With $x = q + k$, you need the exponentials of queries
-# and of keys, $(n + m) H$ of them instead of $n m H$.
+# <details><summary>Answer</summary>
 #
-# The largest number in float32 is about $e^{88}$. The figure shows the error of the product
-# $e^{-2q} \cdot e^{-2k}$, which should be 1, for $q = -x$ and $k = x$, with nan drawn as 1.
-
-# %% tags=["demo"]
-xs = torch.cat([torch.arange(1, 12), torch.arange(12, 60, 4), torch.arange(60, 420, 20)]).double()
-errors = {}
-for name in ("float16", "float32", "float64"):
-    x = xs.to(getattr(torch, name))
-    product = (torch.exp(2 * x) * torch.exp(-2 * x)).double()
-    errors[name] = (product - 1).abs().nan_to_num(nan=1.0).clamp(max=1)
-plotting.show(
-    plotting.lines(
-        xs,
-        errors,
-        x_label="input x, with k = x and q = -x",
-        y_label="error of the product",
-        log_x=True,
-    )
-)
-
-# %% [markdown]
-# Each curve has a cliff, at a different $x$ for each dtype. Before it, the error is only rounding.
-# In float32, $e^{120}$ is inf, $e^{-120}$ is 0, and their product is nan. So the factored form
-# needs a *guard* that tests whether all $|q|$ and $|k|$ are small enough. Whether fewer function
-# calls take less time depends on the machine.
-
-# %% [markdown]
-# ### Exercise: `factored_additive_scores`
-#
-# - **Takes** `projected_queries` `(B, n, H)`, `projected_keys` `(B, m, H)`, `w_v` `(H,)`.
-# - **Returns** `(B, n, m)`: $w_v \cdot \tanh(q + k)$ for each pair, differentiable in all three.
-# - **Evaluates** exp, tanh and similar functions for at most $(n + m) H$ numbers per batch item, as
-#   long as all $|q|, |k| \le 40$ in float32 and float64.
-# - **Is correct** everywhere, also outside this range and in float16.
-#
-# **Worked example.** For $H = 2$, $w_v = (1, 2)$, $q = (0.5, 0)$ and $k = (0, 0)$, the score is
-# 0.4621.
-
-# %%
-from course_lib.attention import factored_additive_scores
-
-# %%
-check("factored_additive_scores")
-
-# %% [markdown]
-# ## 7. Where does the time go?
-#
-# *Recomputing does more arithmetic. How can it take less time?*
-
-# %% [markdown]
-# A processor does $P$ operations a second and moves $\beta$ bytes a second to and from its memory.
-# If a step does $I$ operations per byte moved, its speed is at most $\min(P, I \beta)$. Below the
-# *ridge point* of $P / \beta$ operations a byte, memory is the limit. Above it, arithmetic is. Let
-# $n = m = 4096$ and $d = 64$.
-#
-# | step | operations | bytes | $I$ |
-# |---|---|---|---|
-# | scores, weighted sum | $2 n m d$ each | $4 n m$ each | about $d / 2 = 32$ |
-# | softmax: compare, subtract, exponential, add, divide | $5 n m$ | $8 n m$ | 0.6 |
-# | fused | $4 n m d$ | at least $16\, n d$ | at most 1024 |
-#
-# **Predict.** Which of the steps are limited by memory?
-
-# %% tags=["demo"]
-n, d = 4096, 64
-
-
-def measure_steps():
-    """Return the milliseconds of each step, on one thread of the processor."""
-    q, k, v = draw(n, 1, 1)
-    S, W, outputs = torch.randn(1, 1, n, n), torch.rand(1, 1, n, n), torch.empty(1, 1, n, d)
-    square, a, b = torch.randn(1024, 1024), torch.randn(2**24), torch.randn(2**24)
-    steps = {
-        "product": lambda: square @ square,  # measures P, the roof
-        "copy": lambda: b.copy_(a),  # measures beta, the slope
-        "scores": lambda: torch.matmul(q, k.mT, out=S),
-        "softmax": lambda: torch.softmax(S, -1, out=W),
-        "weighted sum": lambda: torch.matmul(W, v, out=outputs),
-        "softmax, new memory": lambda: torch.softmax(S, -1),
-        "plain": lambda: plain(q, k, v),
-        "fused": lambda: sdpa(q, k, v),
-    }
-    return {name: fastest(step) for name, step in steps.items()}
-
-
-tables = {"recorded": RECORDED_STEPS} | plotting.live(lambda: {"yours": measure_steps()}, {})
-for whose, table in tables.items():
-    for name, ms in table.items():
-        print(f"{whose:9}{name:20}{ms:7.1f} ms")
-
-# %% tags=["demo", "hide-input"]
-flops = {"scores": 2 * n * n * d, "softmax": 5 * n * n, "weighted sum": 2 * n * n * d}
-moved = {"scores": 4 * n * (n + 2 * d), "softmax": 8 * n * n, "weighted sum": 4 * n * (n + 2 * d)}
-flops["fused"], moved["fused"] = 4 * n * n * d, 16 * n * d
-for whose, table in tables.items():
-    roof, slope = 2 * 1024**3 / table["product"] / 1e6, 8 * 2**24 / table["copy"] / 1e6
-    rates = {x: (flops[x] / moved[x], flops[x] / table[x] / 1e6) for x in flops}
-    for x, (intensity, rate) in rates.items():
-        bound = min(roof, slope * intensity)
-        print(f"{x:13}{intensity:7.1f} operations a byte,", end=" ")
-        print(f"{rate:5.1f} of at most {bound:5.1f} billion operations a second")
-    three = sum(table[name] for name in ("scores", "softmax", "weighted sum"))
-    print(f"{whose}: ridge point at {roof / slope:.1f} operations a byte; ", end="")
-    print(f"the three steps {three:.0f} ms, the plain call {table['plain']:.0f} ms")
-    if whose == "recorded":
-        limited_by_memory = [x for x, (intensity, _) in rates.items() if intensity < roof / slope]
-        assert limited_by_memory == ["softmax"] and rates["softmax"][1] < slope * 0.625 / 2
-        assert all(0.7 < rate / roof < 0.8 for x, (_, rate) in rates.items() if x != "softmax")
-
-# %% [markdown]
-# <details><summary>Answer (for the recorded times)</summary>
-#
-# Only the softmax is limited by memory. It reaches less than half of its bound, probably because an
-# exponential counts as one operation but costs many. Both products and the fused kernel lie above
-# the ridge point and reach about three quarters of their bound. The three steps take 94 ms, and the
-# plain call takes 186 ms. About half of the difference is the cost of allocating new memory (the
-# line *softmax, new memory*), which the fused kernel saves.
+# In our run, your blocks take 81 MiB at the peak, a fiftieth of 4 GiB. The fused kernel takes 8 MiB,
+# which is the size of its outputs. Each call takes a few seconds on one thread.
 #
 # </details>
 #
-# On a GPU, moving bytes costs more, relative to arithmetic, so memory often limits all three steps.
+# This answers the question at the top. Models that read 100,000 words never store all weights. They
+# compute the weights block by block, use each block, and discard it.
 
 # %% [markdown]
 # ### All together
@@ -638,9 +540,8 @@ check("08_memory_and_speed")
 # 1. "Fused attention is faster because it does less arithmetic."
 # 2. "I rewrote our attention in blocks of 128 keys. The peak of a forward pass is ten times lower,
 #    so we can now train on ten times as many positions."
-# 3. "I replaced tanh by the product of exponentials, because it needs a hundred times fewer
-#    function calls. The scores agree to five digits on our test set, so I removed the guard, which
-#    costs time."
+# 3. "Each position of our model attends only to the 64 before it. We pass this window as a mask,
+#    and the call still runs fused, so its memory grows with $n$."
 
 # %% [markdown] written="which_limit"
 # **Your answer** (replace the line below):
@@ -649,16 +550,15 @@ check("08_memory_and_speed")
 # Three points, one for each colleague; half points are possible.
 #
 # 1. **Wrong reason.** The fused kernel does the same two products forward, and one more backward.
-#    It saves memory, because no matrix of scores is moved or newly allocated. In the recorded run,
-#    the steps of plain attention take 94 ms and the call takes 186. An argument from operations per
-#    byte (1024 against 32 and 0.6) counts, too, unless it claims that memory limited the two
-#    products on this machine. Half a point without a number.
+#    It saves memory, because no matrix of scores is moved or newly allocated. Recomputing does a
+#    sixth more arithmetic than plain attention, and at 4,096 it was faster by a seventh in the
+#    recorded run. Half a point without a number.
 # 2. **Does not follow.** Autograd keeps the weights of every block. Section 3 measured that blocks
 #    keep more than plain attention does. The conclusion would hold with a backward pass that
 #    recomputes. Half a point for "training needs more memory" without saying what is kept.
-# 3. **Wrong twice.** Only a measurement can show whether fewer function calls take less time. And a
-#    test set does not show what happens outside $|q|, |k| \le 43$ in float32, or 4.8 in float16,
-#    where the product is nan. Half a point for one of the two.
+# 3. **Does not follow.** The mask has $n^2$ entries, and torch converts it to a matrix of floats. In
+#    section 5, the call with the window keeps about 1,400 KiB for 512 positions, as much as a call
+#    that is not fused. Half a point for the size of the mask without the measurement.
 # ### END SOLUTION
 
 # %% [markdown]

@@ -385,32 +385,58 @@ check("induction_score")
 # %% [markdown]
 # ### The first step by hand
 #
-# You already have a matrix that makes a head look one position back. It is $R_{-1}$ of lesson 06,
-# your `shift_matrix(-1, D)`. In the next cell, the first 32 features of each vector hold the
-# letter, and the other 32 hold the position. Queries and keys read only the positions, and values
-# read only the letters.
+# Build the first of the two heads yourself. In the next cell, the first 32 features of each vector
+# hold the letter, and the other 32 hold the position. Values read only the letters. Queries and
+# keys read only the positions: a key is the vector $p_j$ of its position, and a query is $M p_i$,
+# times 80 to make the softmax sharp. So the matrix $M$ alone decides where the head looks.
+
 
 # %% tags=["demo"]
 once = [string.ascii_uppercase.index(letter) for letter in "KTQBXKTQBX"]
 x = torch.cat([F.one_hot(torch.tensor(once), 32), positional_encoding(10, 32)], dim=1)[None]
 nothing, same = torch.zeros(32, 32), torch.eye(32)
-W_q = torch.block_diag(nothing, 80 * shift_matrix(-1, 32))  # 80 makes the softmax sharp
-W_k = torch.block_diag(nothing, same)
-W_v = torch.block_diag(same, nothing)
-by_hand = CausalSelfAttention(64, 1).requires_grad_(False)
-by_hand.W_qkv.weight.copy_(torch.cat([W_q, W_k, W_v]))
-by_hand.W_o.weight.copy_(torch.eye(64))
-copied = by_hand(x)[0, :, :26].argmax(dim=-1)
-print("letter  K T Q B X K T Q B X")
-print("copied ", " ".join(string.ascii_uppercase[letter] for letter in copied.tolist()))
-print(f"previous-token score {previous_token_score(by_hand.attention_weights[0]).item():.2f}")
-assert copied[1:].tolist() == once[:-1] and copied[0] == once[0]
-assert previous_token_score(by_hand.attention_weights[0]).item() > 0.95
+
+
+def copy_letters(M):
+    """Return the letters that the head copies, and its previous-token score."""
+    W_q, W_k = torch.block_diag(nothing, 80 * M), torch.block_diag(nothing, same)
+    W_v = torch.block_diag(same, nothing)
+    by_hand = CausalSelfAttention(64, 1).requires_grad_(False)
+    by_hand.W_qkv.weight.copy_(torch.cat([W_q, W_k, W_v]))
+    by_hand.W_o.weight.copy_(torch.eye(64))
+    copied = by_hand(x)[0, :, :26].argmax(dim=-1)
+    return copied.tolist(), previous_token_score(by_hand.attention_weights[0]).item()
+
 
 # %% [markdown]
-# From the second position on, the head copies the previous letter. The first position has no
-# predecessor and copies its own letter. `previous_token_score` is the weight that a position puts
-# on the one before it, as a mean over all positions but the first.
+# `previous_token_score` is the weight that a position puts on the one before it, as a mean over all
+# positions but the first. With the identity matrix, every position looks at itself and copies its
+# own letter.
+#
+# **Your turn.** Replace the matrix in the first line, so that every position copies the letter
+# before it. A function that you wrote in lesson 06 returns the matrix you need. The head is right
+# when the second line of the output reads `K K T Q B X K T Q B`. (The first position has no
+# predecessor and copies its own letter.)
+
+# %% tags=["demo"]
+M = torch.eye(32)
+copied, score = copy_letters(M)
+print("letter  K T Q B X K T Q B X")
+print("copied ", " ".join(string.ascii_uppercase[letter] for letter in copied))
+print(f"previous-token score {score:.2f}")
+assert copied == once and score < 0.01
+assert copy_letters(shift_matrix(-1, 32))[0] == [once[0], *once[:-1]]
+assert copy_letters(shift_matrix(-1, 32))[1] > 0.99
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# The matrix is $R_{-1}$, your `shift_matrix(-1, 32)`. It turns the encoding of position $i$ into
+# the encoding of position $i - 1$, so each query agrees best with the key of the position before
+# it. The previous-token score rises from 0.00 to 1.00. With $R_1$, each query would ask for the
+# position after its own, which the causal mask excludes.
+#
+# </details>
 #
 # A head of the next layer could now make its queries from the current letter and its keys from the
 # copied letter. Its scores would then be high at the positions that follow an earlier occurrence of

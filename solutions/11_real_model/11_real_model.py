@@ -144,8 +144,8 @@ check("rotary_embedding")
 
 # %% [markdown]
 # **Predict.** The same query and the same key are used at each of 8 positions. For the left matrix
-# of scores, the positions of lesson 06 are added to both. For the right one, both are rotated. What
-# pattern do you expect in each?
+# of scores, the positions of lesson 06 are added to both. For the right one, both are rotated. In
+# which matrix does a score depend only on the distance between the two positions?
 
 # %% tags=["demo"]
 torch.manual_seed(3)
@@ -162,8 +162,8 @@ assert (added[1:, 1:] - added[:-1, :-1]).abs().max() > 1
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The rotated scores are equal along each diagonal, because only the distance counts. The added ones
-# are not. Values are not rotated at all.
+# The right matrix has this property: rotated scores are equal along each diagonal. Added scores are
+# not. Values are not rotated at all.
 #
 # </details>
 
@@ -487,8 +487,8 @@ assert all(abs(a - b) < 0.05 for a, b in zip(losses.values(), measured, strict=T
 #
 # *What does one more token cost after a text of 500 tokens?*
 #
-# **Predict.** How does the processor time for one more token grow with the length of the text,
-# without a cache and with one?
+# **Predict.** With a cache, by what factor does the processor time for one more token grow between 16
+# and 512 tokens?
 
 
 # %% tags=["demo", "nbval-ignore-output"]

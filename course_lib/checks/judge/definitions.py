@@ -203,7 +203,7 @@ class Integration:
 
     chain: tuple[str, ...]
     points: float = 1
-    minutes: int = 2
+    minutes: int = 1
     judged_as: str = ""
 
 

@@ -7,5 +7,6 @@ LESSON = Lesson(
     "Batched matrix products",
     Written("what_a_shape_test_proves", points=3, minutes=10),
     Integration(("batched_scores", "attention_pooling")),
-    exercises=("bmm_loops", "bmm", "batched_scores", "attention_pooling", "attention_cost"),
+    exercises=("bmm", "batched_scores", "attention_pooling", "attention_cost"),
+    removed=("bmm_loops",),
 )

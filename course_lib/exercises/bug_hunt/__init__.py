@@ -22,6 +22,6 @@ LESSON = Lesson(
         "diagnosed_boxes",
         "broken_invariants",
         "CausalSelfAttention",
-        "Lookup",
     ),
+    removed=("Lookup",),
 )

@@ -146,6 +146,7 @@ EXERCISE = Exercise(
     minutes=15,
     difficulty=2,
     builds_on=("squared_distances", "kernel_pooling"),
+    starred=True,
     returns=(Returned("predictions", "tensor", "float", ("num_points",)),),
     probes=problems,
     hints=(

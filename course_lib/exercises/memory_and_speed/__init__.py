@@ -12,6 +12,6 @@ LESSON = Lesson(
         "softmax_statistics",
         "blocked_attention",
         "RecomputedAttention",
-        "factored_additive_scores",
     ),
+    removed=("factored_additive_scores",),
 )

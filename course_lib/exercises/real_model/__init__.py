@@ -5,7 +5,7 @@ from course_lib.checks.judge.definitions import Integration, Lesson, Written
 LESSON = Lesson(
     11,
     "A real language model on your attention",
-    Written("which_heads_carry_it", points=4, minutes=15),
+    Written("which_heads_carry_it", points=4, minutes=25),
     Integration(
         (
             "rotary_embedding",

@@ -102,7 +102,7 @@ RETURNS = (
 
 EXERCISE = Exercise(
     points=8,
-    minutes=20,
+    minutes=12,
     difficulty=2,
     returns=RETURNS,
     probes=problems,

@@ -161,6 +161,7 @@ EXERCISE = Exercise(
     points=2,
     minutes=8,
     difficulty=1,
+    starred=True,
     returns=(Returned("variance", "float"),),
     probes=problems,
     hints=(

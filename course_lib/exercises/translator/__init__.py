@@ -7,7 +7,6 @@ LESSON = Lesson(
     "The translator",
     Written("map_as_explanation", points=4, minutes=10),
     exercises=(
-        "pad_batch",
         "shift_right",
         "masked_cross_entropy",
         "EncoderBlock",
@@ -15,4 +14,5 @@ LESSON = Lesson(
         "greedy_decode",
         "effect_of_masking",
     ),
+    removed=("pad_batch",),
 )

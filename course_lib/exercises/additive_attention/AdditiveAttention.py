@@ -170,7 +170,7 @@ class NoTanh(Additive):
 
 EXERCISE = Exercise(
     points=6,
-    minutes=15,
+    minutes=20,
     difficulty=2,
     builds_on=("additive_scores",),
     is_class=True,

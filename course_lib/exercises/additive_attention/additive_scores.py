@@ -92,7 +92,7 @@ def weights_not_transposed(queries, keys, w_q, w_k, w_v) -> Tensor:
 
 EXERCISE = Exercise(
     points=4,
-    minutes=12,
+    minutes=15,
     difficulty=2,
     returns=(Returned("scores", "tensor", "float", ("batch", "num_queries", "num_keys")),),
     probes=problems,

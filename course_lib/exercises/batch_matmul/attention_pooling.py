@@ -112,7 +112,7 @@ def unstable(queries, keys, values) -> tuple[Tensor, Tensor]:
 
 EXERCISE = Exercise(
     points=3,
-    minutes=8,
+    minutes=10,
     difficulty=2,
     builds_on=("bmm", "batched_scores"),
     returns=(

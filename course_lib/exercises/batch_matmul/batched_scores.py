@@ -121,7 +121,7 @@ def keys_on_the_left(queries, keys) -> Tensor:
 
 EXERCISE = Exercise(
     points=3,
-    minutes=6,
+    minutes=12,
     difficulty=2,
     builds_on=("bmm",),
     returns=(Returned("scores", "tensor", "float", ("...", "num_queries", "num_keys")),),

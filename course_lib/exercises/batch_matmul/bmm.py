@@ -84,7 +84,7 @@ _WHY_NOT = "Build the product from smaller steps, or write it as one `torch.eins
 
 EXERCISE = Exercise(
     points=3,
-    minutes=10,
+    minutes=12,
     difficulty=2,
     returns=(Returned("product", "tensor", "float", ("...", "n", "m")),),
     probes=problems,

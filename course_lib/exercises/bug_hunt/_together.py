@@ -24,7 +24,7 @@ def _together_probes(rng) -> list[Probe]:
 
 EXERCISE = Exercise(
     points=1,
-    minutes=1,
+    minutes=2,
     difficulty=1,
     returns=tuple(
         Returned(name, "bool")

@@ -75,7 +75,7 @@ def square_of_the_sum(queries, keys) -> Tensor:
 
 EXERCISE = Exercise(
     points=2,
-    minutes=6,
+    minutes=10,
     difficulty=1,
     returns=(Returned("distances", "tensor", "float", ("num_queries", "num_keys")),),
     probes=problems,

@@ -232,7 +232,7 @@ class PositionsStored(Right):
 
 EXERCISE = Exercise(
     points=4,
-    minutes=15,
+    minutes=20,
     difficulty=3,
     is_class=True,
     returns=(Returned("logits", "tensor", "float", ("batch", "n", "num_tokens")),),

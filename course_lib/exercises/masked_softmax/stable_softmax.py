@@ -121,7 +121,7 @@ def does_not_sum_to_one(probe, outputs) -> str | None:
 
 EXERCISE = Exercise(
     points=2,
-    minutes=5,
+    minutes=8,
     difficulty=1,
     returns=(Returned("weights", "array", "float", ("the shape of scores",)),),
     probes=problems,

@@ -278,7 +278,7 @@ class SplitAndMergedByView(SplitByView):
 
 EXERCISE = Exercise(
     points=7,
-    minutes=20,
+    minutes=25,
     difficulty=3,
     builds_on=("split_heads", "merge_heads"),
     is_class=True,

@@ -46,7 +46,7 @@ def interleaved(x) -> Tensor:
 
 EXERCISE = Exercise(
     points=2,
-    minutes=5,
+    minutes=6,
     difficulty=1,
     returns=(Returned("merged", "tensor", "float", ("batch", "num_positions", "embed_dim")),),
     probes=problems,

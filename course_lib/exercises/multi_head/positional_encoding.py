@@ -127,7 +127,7 @@ def odd_size_fails(num_positions, embed_dim) -> Tensor:
 
 EXERCISE = Exercise(
     points=3,
-    minutes=10,
+    minutes=12,
     difficulty=2,
     returns=(Returned("encoding", "tensor", "any float", ("num_positions", "embed_dim")),),
     probes=problems,

@@ -40,7 +40,7 @@ def _logits(model: Built, tokens: np.ndarray) -> Expected:
 
 EXERCISE = Exercise(
     points=1,
-    minutes=1,
+    minutes=2,
     difficulty=1,
     returns=tuple(
         Returned(name, "tensor", "float", ("batch", "n", "num_tokens"))

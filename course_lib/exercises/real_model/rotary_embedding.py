@@ -153,7 +153,7 @@ def exponent_halved(x, offset=0, base=10000.0) -> Tensor:
 
 EXERCISE = Exercise(
     points=4,
-    minutes=12,
+    minutes=15,
     difficulty=3,
     returns=(Returned("turned", "tensor", "float", ("...", "n", "d")),),
     probes=problems,

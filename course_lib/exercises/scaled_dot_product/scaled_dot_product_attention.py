@@ -102,7 +102,7 @@ RETURNS = (
 
 EXERCISE = Exercise(
     points=8,
-    minutes=12,
+    minutes=20,
     difficulty=2,
     returns=RETURNS,
     probes=problems,

@@ -133,7 +133,7 @@ class CrossAttentionFirst(Decoder):
 
 EXERCISE = Exercise(
     points=5,
-    minutes=10,
+    minutes=15,
     difficulty=3,
     is_class=True,
     returns=(Returned("outputs", "tensor", "float", ("batch", "num_positions", "embed_dim")),),

@@ -106,7 +106,7 @@ class OnlyQueriesNormed(Encoder):
 
 EXERCISE = Exercise(
     points=4,
-    minutes=12,
+    minutes=15,
     difficulty=2,
     is_class=True,
     returns=(Returned("outputs", "tensor", "float", ("batch", "num_positions", "embed_dim")),),

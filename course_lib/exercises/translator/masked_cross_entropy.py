@@ -172,7 +172,7 @@ def divided_by_the_items(logits, targets, valid_lens) -> Tensor:
 
 EXERCISE = Exercise(
     points=3,
-    minutes=8,
+    minutes=10,
     difficulty=2,
     returns=(Returned("loss", "tensor", "float", ()),),
     probes=problems,

@@ -44,7 +44,7 @@ def preview() -> Image.Image:
 
 
 def arcs(
-    letters: str,
+    letters: Sequence[str],
     words: Sequence[str],
     weights: np.ndarray,
     look: Look,

@@ -9,7 +9,6 @@ import ast
 import html
 import inspect
 import random
-from collections.abc import Callable, Iterator
 from types import FunctionType
 
 from pygments import highlight
@@ -65,6 +64,7 @@ def _round(number: int, name: str, mistake: str, *others: str) -> str:
     if missing := [each for each in (mistake, *others) if each not in known]:
         raise BuildError(home, None, f"there is no mistake `{missing[0]}`", _REMEDY)
     answer = known[mistake].answers[0]
+    assert isinstance(answer, FunctionType), f"{name}.{mistake} is not a function"
     report = grade(name, answer, seed="public")
     if report.mistake != mistake:
         what = f"the check names `{report.mistake}` for the answer `{mistake}`"
@@ -91,7 +91,7 @@ def _with_code(text: str) -> str:
     return "".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(parts))
 
 
-def source(answer: Callable, name: str) -> str:
+def source(answer: FunctionType, name: str) -> str:
     """Return a wrong answer as a student would write it, followed by the functions that it calls.
 
     Its name is the one of the exercise, and the docstring and the marks, which tell the mistake,
@@ -101,8 +101,8 @@ def source(answer: Callable, name: str) -> str:
     return "\n\n".join([_bare(first, name), *(_bare(each, each.__name__) for each in helpers)])
 
 
-def _called(answer: Callable) -> Iterator[Callable]:
-    """Yield a function and those of the exercises that it calls, each once."""
+def _called(answer: FunctionType) -> list[FunctionType]:
+    """Return a function and those of the exercises that it calls, each once."""
     found = [answer]
     for function in found:
         inside = [function.__globals__.get(name) for name in function.__code__.co_names]
@@ -111,10 +111,10 @@ def _called(answer: Callable) -> Iterator[Callable]:
             for one in dict.fromkeys(filter(lambda one: isinstance(one, FunctionType), inside))
             if one.__module__.startswith("course_lib.exercises") and one not in found
         ]
-    yield from found
+    return found
 
 
-def _bare(function: Callable, name: str) -> str:
+def _bare(function: FunctionType, name: str) -> str:
     """Return the source of a function under another name, without decorators and docstring."""
     lines = inspect.getsource(function).splitlines()
     (node,) = ast.parse("\n".join(lines)).body

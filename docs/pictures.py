@@ -102,8 +102,8 @@ def animate(recorded: list[tuple[int, plotting.Guess]], look: Look, picture: Pat
 
     frames = [drawn(*each, below=f"step {each[0]} of {NUM_STEPS}") for each in recorded]
     frames.append(drawn(*recorded[-1], below="Nobody told it where a word ends.", lit=True))
-    palette = paletted(frames[-1])
-    first, *others = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
+    palette = frames[-1].quantize(COLORS)
+    first, *others = [paletted(frame, palette) for frame in frames]
     durations = [*[FRAME] * len(recorded), HELD]
     told(first, picture, save_all=True, append_images=others, duration=durations, loop=0)
 
@@ -132,9 +132,9 @@ def numbers_of(table: str) -> tuple[list[str], list[str], np.ndarray]:
     return columns, rows, np.array([row[1:] for row in cells[1:]], dtype=float)
 
 
-def paletted(image: Image.Image) -> Image.Image:
+def paletted(image: Image.Image, palette: Image.Image | None = None) -> Image.Image:
     """Reduce the colors of a picture, but keep the one of its corner, which is the page's."""
-    reduced = image.quantize(COLORS)
+    reduced = image.quantize(COLORS, palette=palette, dither=Image.Dither.NONE)
     colors = reduced.getpalette()
     assert colors
     paper = 3 * int(reduced.getpixel((0, 0)))

@@ -1,59 +1,54 @@
 """Make the README's pictures: `python docs/pictures.py`, with Chromium on the PATH.
 
-The animation is the course's own translator at work. The other pictures show a check's report, the
-induction demo, the class report of a graded lesson, and a figure from each lesson.
+The animation shows what lesson 00's translator attends to while it learns. The other pictures are a
+check's report, and the figure of lesson 11 in which a model repeats a password. Each is made for
+light and for dark pages.
 """
 
+import base64
+import gzip
+import html
 import io
+import json
 import os
+import re
 import shutil
 import sys
 import tempfile
-import time
 from pathlib import Path
+from unittest.mock import patch
 
 os.environ["OMP_NUM_THREADS"] = "1"
 
-import nbformat
+import numpy as np
 from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
-from course_lib.authoring.site import causal_mask, induction_demo
+from course_lib import plotting
+from course_lib.authoring.preview import DARK, LIGHT, Look, arcs
+from course_lib.authoring.site import PASSWORD, figure_of
 from course_lib.checks import grade as check
-from course_lib.demo.demo_course import make_folder, sample_class, submit
-from course_lib.grading.class_report.pages import write_report
-from course_lib.grading.driver import grade
-from course_lib.models.trained import live_translator
-from course_lib.plotting import figure_html
+from course_lib.exercises.masked_softmax.causal_mask import upper_triangular
+from course_lib.models.numerals import Numerals
+from course_lib.models.whole_game import new_translator, train_translator
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "pictures"
-LESSON = "02_masked_softmax"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+LOOKS = {"light": LIGHT, "dark": DARK}
 PAGE = (
-    '<!doctype html><meta charset="utf-8"><style>body {{ margin: 0; padding: 12px !important;'
-    " font-family: sans-serif; background: #fff }} svg {{ height: auto; max-width: 100% }}"
-    "</style>{}"
+    '<!doctype html><meta charset="utf-8"><style>body {{ margin: 0; font-family: sans-serif;'
+    " background: {look.paper}; color: {look.ink} }} main {{ padding: 12px; width: 405px;"
+    " box-sizing: border-box }}</style><main>{html}"
 )
-TYPED = "743"
-WATCHED = 6.0  # seconds, longer than the translator needs for the words of `TYPED`
-LAST_FRAME = 3000  # milliseconds
-FIGURES = {  # text in the cell of a lesson's picture
-    "00": "live_translator(",
-    "01": "draw_query",
-    "02": "clickable_mask(",
-    "03": "draw_turned",
-    "04": "sharpness",
-    "05": "query_plane(",
-    "06": "plotting.attention(",
-    "07": "plotting.verdicts(",
-    "08": "draw_tiles",
-    "09": "plotting.attention(",
-    "10": "live_induction(",
-    "11": "password_figure",
-}
-CARD = (560, 350)
-NARROW = (405, 600)  # the README shows these pictures side by side, at two thirds of this size
+NUMBER, NUM_STEPS = 43, 800
+SIZE = (720, 420)  # of the animation; the README is read at 360 pixels, too
+MOMENTS, MOST_WORDS = 40, 4
+FRAME, HELD = 130, 3500  # milliseconds of a frame, and of the last one
+WIDE = (810, 400)  # of a setting of the password, twice as large as the README shows it
+SETTINGS = {0: "The whole model writes 7K2QX9.", 1: "Without eight heads, it writes 7272."}
+SHOWN = {"space": "\N{OPEN BOX}"}
+COLORS = 64
 
 
 def main() -> int:
@@ -63,119 +58,104 @@ def main() -> int:
         looked_for = ", ".join(BROWSERS)
         print(f"No browser found ({looked_for}). On Debian, run: apt install chromium")
         return 1
-    (PICTURES / "lessons").mkdir(parents=True, exist_ok=True)
+    PICTURES.mkdir(exist_ok=True)
+    recorded = training()
     # Chromium's own sandbox refuses to run as root.
     flags = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        sync_playwright() as driver,
-    ):
-        scratch = Path(folder)
-        report = class_report(scratch / "class").read_text(encoding="utf-8")
+    report = check("causal_mask", upper_triangular, seed="public").html()
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=executable, args=flags)
-        preview(browser, scratch / "page.html")
-        animate(browser, scratch / "page.html", PICTURES / "translate.gif")
-        pages = {
-            "check.png": PAGE.format(check("causal_mask", causal_mask, seed="public").html()),
-            "induction.png": PAGE.format(figure_html(induction_demo())),
-            "class_report.png": report,
-        }
-        for name, page in pages.items():
-            save(top(browser, scratch / "page.html", page, NARROW, 2), PICTURES / name)
-        for number, contained in FIGURES.items():
-            page = PAGE.format(first_figure(number, contained))
-            picture = top(browser, scratch / "page.html", page, CARD, 0.5)
-            save(picture, PICTURES / f"lessons/{number}.png")
+        for theme, look in LOOKS.items():
+            animate(recorded, look, PICTURES / f"training-{theme}.gif")
+            image = shot(browser, Path(folder) / "page.html", report, look)
+            told(paletted(image), PICTURES / f"check-{theme}.png", optimize=True)
+            told(paletted(password(look)), PICTURES / f"password-{theme}.png", optimize=True)
         browser.close()
     return 0
 
 
-def animate(browser: Browser, file: Path, picture: Path) -> None:
-    """Record the translator while it writes the English words of a number."""
-    file.write_text(PAGE.format(figure_html(live_translator())), encoding="utf-8")
-    page = browser.new_page(viewport={"width": 860, "height": 330})
+def training() -> list[tuple[int, plotting.Guess]]:
+    """Train lesson 00's translator, and return steps and what it wrote for one number there."""
+    moments = set(np.rint(1 + np.linspace(0, 1, MOMENTS) ** 2.5 * (NUM_STEPS - 1)).astype(int))
+    recorded = []
+
+    def record(num_steps, guess, source, *, wanted):
+        def watch(step: int, loss: float) -> None:
+            if step in moments:
+                recorded.append((step, guess()))
+
+        return watch
+
+    numerals = Numerals()
+    with patch.object(plotting, "watch_training", record):
+        train_translator(new_translator(numerals), numerals, NUM_STEPS, watch=NUMBER)
+    return recorded
+
+
+def animate(recorded: list[tuple[int, plotting.Guess]], look: Look, picture: Path) -> None:
+    """Write the moments of the training, and then the largest weights alone."""
+    letters = Numerals().say(NUMBER)
+
+    def drawn(step: int, made: plotting.Guess, **options) -> Image.Image:
+        words, weights = made.words[:MOST_WORDS], np.asarray(made.weights)[:MOST_WORDS]
+        return arcs(letters, words, weights, look, size=SIZE, **options)
+
+    frames = [drawn(*each, below=f"step {each[0]} of {NUM_STEPS}") for each in recorded]
+    frames.append(drawn(*recorded[-1], below="Nobody told it where a word ends.", lit=True))
+    palette = frames[-1].quantize(COLORS)
+    first, *others = [paletted(frame, palette) for frame in frames]
+    durations = [*[FRAME] * len(recorded), HELD]
+    told(first, picture, save_all=True, append_images=others, duration=durations, loop=0)
+
+
+def password(look: Look) -> Image.Image:
+    """Return the recorded attention of lesson 11's model, with all heads and without eight."""
+    packed = re.search(r'class="live">(.*?)</script>', figure_of(ROOT, *PASSWORD), re.S)
+    assert packed
+    frames = base64.b64decode(json.loads(packed[1])["frames"])
+    tables = [frame["data"] for frame in json.loads(gzip.decompress(frames))]
+    picture = Image.new("RGB", (WIDE[0], WIDE[1] * len(SETTINGS)))
+    for i, (setting, says) in enumerate(SETTINGS.items()):
+        drawn = arcs(*numbers_of(tables[setting]), look, size=WIDE, below=says)
+        picture.paste(drawn, (0, WIDE[1] * i))
+    return picture
+
+
+def numbers_of(table: str) -> tuple[list[str], list[str], np.ndarray]:
+    """Return the names of the columns and rows of an attention figure's table, and its numbers."""
+    cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in table.split("<tr>")[1:]]
+    names = [
+        [re.sub(r" \(\d+\)$", "", html.unescape(name)) for name in side]
+        for side in (cells[0][1:], [row[0] for row in cells[1:]])
+    ]
+    columns, rows = [[SHOWN.get(name, name) for name in side] for side in names]
+    return columns, rows, np.array([row[1:] for row in cells[1:]], dtype=float)
+
+
+def paletted(image: Image.Image, palette: Image.Image | None = None) -> Image.Image:
+    """Reduce the colors of a picture, but keep the one of its corner, which is the page's."""
+    reduced = image.quantize(COLORS, palette=palette, dither=Image.Dither.NONE)
+    colors = reduced.getpalette()
+    assert colors
+    paper = 3 * int(reduced.getpixel((0, 0)))
+    colors[paper : paper + 3] = image.getpixel((0, 0))
+    reduced.putpalette(colors)
+    return reduced
+
+
+def shot(browser: Browser, file: Path, report: str, look: Look) -> Image.Image:
+    """Return a picture of some HTML, twice as large as it is on a phone."""
+    file.write_text(PAGE.format(look=look, html=report), encoding="utf-8")
+    page = browser.new_page(device_scale_factor=2, reduced_motion="reduce")
     page.goto(file.as_uri())
-    box = page.get_by_role("textbox")
-    box.fill("")
-    times, frames = [], []
-
-    def shoot() -> None:
-        times.append(time.monotonic())
-        frames.append(Image.open(io.BytesIO(page.screenshot())).convert("RGB"))
-
-    for digit in TYPED:
-        box.press_sequentially(digit)
-        shoot()
-    end = time.monotonic() + WATCHED
-    while time.monotonic() < end:
-        shoot()
+    image = Image.open(io.BytesIO(page.locator("main").screenshot())).convert("RGB")
     page.close()
-    kept, durations = [], []
-    for frame, begin, after in zip(frames, times, [*times[1:], times[-1]], strict=True):
-        if not kept or kept[-1].tobytes() != frame.tobytes():
-            kept.append(frame)
-            durations.append(0.0)
-        durations[-1] += 1000 * (after - begin)
-    durations[-1] = LAST_FRAME
-    palette = kept[-1].quantize(64)
-    first, *others = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in kept]
-    first.save(
-        picture, save_all=True, append_images=others, duration=list(map(round, durations)), loop=0
-    )
-    print(f"{picture.relative_to(ROOT)}: {len(kept)} frames, {picture.stat().st_size:,} bytes")
+    return image
 
 
-def preview(browser: Browser, file: Path) -> None:
-    """Make the preview picture of links to the site."""
-    words = "<h1 style='font-size: 52px; text-align: center'>Build attention yourself</h1>"
-    file.write_text(PAGE.format(words + figure_html(live_translator())), encoding="utf-8")
-    page = browser.new_page(viewport={"width": 860, "height": 451}, device_scale_factor=1200 / 860)
-    page.goto(file.as_uri())
-    image = Image.open(io.BytesIO(page.screenshot())).convert("RGB").resize((1200, 630))
-    page.close()
-    save(image, ROOT / "site" / "_static" / "preview.png")
-
-
-def class_report(folder: Path) -> Path:
-    """Grade the sample class of one lesson in `folder`; return the lesson's page."""
-    make_folder(ROOT, folder)
-    submit(folder, LESSON, sample_class(LESSON))
-    grade(folder, LESSON, progress=lambda line: print(line, file=sys.stderr))
-    return write_report(folder, LESSON)
-
-
-def first_figure(number: str, contained: str) -> str:
-    """Return the HTML of a lesson's first figure whose cell contains a text."""
-    (path,) = (ROOT / "solutions").glob(f"{number}_*/*.ipynb")
-    for cell in nbformat.read(path, as_version=4).cells:
-        if cell.cell_type == "code" and contained in cell.source:
-            for output in cell.outputs:
-                html = output.get("data", {}).get("text/html", "")
-                if "<figure" in html:
-                    return html
-    raise LookupError(f"no cell of {path.name} contains {contained!r} and shows a figure")
-
-
-def top(
-    browser: Browser, file: Path, html: str, size: tuple[int, int], scale: float
-) -> Image.Image:
-    """Return a picture of the top of a page, `scale` times as large as `size`."""
-    file.write_text(html, encoding="utf-8")
-    width, height = size
-    page = browser.new_page(
-        viewport={"width": width, "height": height},
-        device_scale_factor=max(1, scale),
-        reduced_motion="reduce",
-    )
-    page.goto(file.as_uri())
-    image = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-    page.close()
-    return image.resize((round(scale * width), round(scale * height)), Image.Resampling.LANCZOS)
-
-
-def save(image: Image.Image, picture: Path) -> None:
-    """Save a picture with at most 128 colors."""
-    image.quantize(128).save(picture, optimize=True)
+def told(image: Image.Image, picture: Path, **options) -> None:
+    """Save a picture, and print how large it is."""
+    image.save(picture, **options)
     size = picture.stat().st_size
     print(f"{picture.relative_to(ROOT)}: {image.width} x {image.height}, {size:,} bytes")
 

@@ -25,9 +25,10 @@ from course_lib.workspace.folder import find_lesson
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 CHECKS = ROOT / "docs" / "checks.md"
-ANIMATION = """<img src="docs/pictures/translate.gif" width="860" alt="Someone types 743. Below the letters of
-siebenhundertdreiundvierzig, a small model writes seven hundred forty three, word by word. An arc leads from each word
-to the letter that it attends to, and the arcs of forty and three cross.">"""  # noqa: E501
+ANIMATION = """<picture><source media="(prefers-color-scheme: dark)" srcset="docs/pictures/training-dark.gif"><img
+src="docs/pictures/training-light.gif" width="720" alt="A model learns to translate dreiundvierzig. At first it writes
+other words, and faint arcs lead from them to all letters. At the end it writes forty three. The arc of forty leads to
+vierzig, the arc of three to drei, and the two arcs cross."></picture>"""  # noqa: E501
 NO_BREAK = "\N{NO-BREAK SPACE}"
 EXAMPLE, EXAMPLE_SEEDS = "causal_mask", 2
 COUNTS = {
@@ -75,15 +76,17 @@ def first_screen() -> str:
     page = pages(repository) if repository else "docs/site.md"
     first = next(iter(lessons()))
     try_it = f" ([open it in Colab]({colab(repository, first)}))" if repository else ""
-    start = "python -m course_lib lab   # installs the course on first use and opens lesson 00"
-    where = "To start, get a copy of this repository, open a terminal in it and run:"
+    start = """python -m course_lib lab    # installs the course on first use and opens lesson 00
+python -m course_lib test   # tests the course itself, in a few minutes"""
+    where = "To start, get a copy of this repository, open a terminal in it and run the first line:"
     if address := published(ROOT):
-        where = "To start, open a terminal and run:"
+        where = "To start, open a terminal and run all lines but the last:"
         start = f"git clone {address} attention-course && cd attention-course\n{start}"
     return f"""<a href="{page}">{ANIMATION}</a>
 
-A small translator reads German letters and writes English words. Its *attention* gives every letter
-a weight for each word, and the arcs lead to the letters with large weights.
+A small model learns to translate German numerals, letter by letter. Its *attention* gives every letter a weight for
+each word, and the arcs lead to the letters with large weights. You train this model in lesson 00 and build it in
+lesson 09.
 
 The course is for everyone who knows Python and some linear algebra. Its core takes about 17 hours.
 {where}
@@ -97,7 +100,7 @@ the course, read the [instructor's guide](docs/instructors.md)."""  # noqa: E501
 
 
 def lesson_table() -> str:
-    """Return the lessons with a picture, a link, their exercises, points and times.
+    """Return the lessons with a link, their exercises, points and times.
 
     The links lead to the pages of the published site and to Colab if pyproject.toml names the
     repository, and otherwise to the notebook without outputs and to the one with its answers.
@@ -109,9 +112,8 @@ def lesson_table() -> str:
         more = f"open in Colab]({colab(repository, '{0}')}"
     found = course_times(course)
     for slug, lesson in lessons().items():
-        picture = f'<img src="docs/pictures/lessons/{slug[:2]}.png" width="140" alt="">'
         title = f"{slug[:2]} {lesson.title}".replace(" ", NO_BREAK, 2)  # keeps the column wide
-        title = f"{picture}<br>[{title}]({address.format(slug)})" + " ★" * lesson.starred
+        title = f"[{title}]({address.format(slug)})" + " ★" * lesson.starred
         title += f"<br>[{more})".format(slug).replace(" ", NO_BREAK)
         stars = [f"`{name}`{' ★' * course.starred(name)}" for name in lesson.exercises]
         rows.append([title, ", ".join(stars), counted_points(slug), found[slug]])

@@ -26,7 +26,7 @@ exclude_patterns = ["README.md"]  # other pages include parts of it
 nb_execution_mode = "off"
 nb_code_prompt_show = "Show the {type}"
 nb_code_prompt_hide = "Hide the {type}"
-myst_enable_extensions = ["dollarmath", "html_image"]
+myst_enable_extensions = ["attrs_inline", "dollarmath", "html_image"]
 myst_heading_anchors = 3
 
 # API: docstrings are plain text for `help()`, and shapes are in the signature.
@@ -55,6 +55,7 @@ html_scaled_image_link = False  # the picture of a lesson has no text for a link
 html_favicon = "_static/favicon.svg"
 html_css_files = ["course.css"]
 html_js_files = ["print.js"]
+html_sidebars = {"index": []}
 html_show_copyright = False
 html_domain_indices = False
 html_context = {"default_mode": "auto"}
@@ -109,21 +110,40 @@ def without_aliases(app, what, name, obj, skip, options):
 
 
 DESCRIPTION = (
-    "Build attention yourself: eleven Jupyter notebooks from a weighted average to a translator "
+    "Build attention yourself: twelve Jupyter notebooks from a weighted average to a translator "
     "and a language model, with checks that tell you which mistake you made."
+)
+
+PREVIEW = (
+    "Build attention yourself. Below the letters of dreiundvierzig stand the words forty three, "
+    "and the arcs that lead from them to the letters cross."
 )
 
 
 def link_preview(app, page, template, context, doctree):
     """Describe the course to search engines and to whoever shows a preview of a link."""
-    properties = {"og:title": context.get("title", project), "og:description": DESCRIPTION}
-    if app.config.html_baseurl:
-        properties["og:image"] = f"{app.config.html_baseurl}/_static/preview.png"
-    tags = [f'<meta name="description" content="{DESCRIPTION}">'] + [
-        f'<meta property="{name}" content="{html.escape(content)}">'
-        for name, content in properties.items()
+    told = {
+        "description": DESCRIPTION,
+        "og:title": context.get("title", project),
+        "og:description": DESCRIPTION,
+        "twitter:card": "summary_large_image",
+    }
+    if app.config.html_baseurl:  # an address of a picture must be complete
+        told["og:image"] = f"{app.config.html_baseurl}/_static/preview.png"
+        told |= {"og:image:width": "1200", "og:image:height": "630", "og:image:alt": PREVIEW}
+    tags = [
+        f'<meta {"property" if "og:" in name else "name"}="{name}" content="{html.escape(text)}">'
+        for name, text in told.items()
     ]
     context["metatags"] = context.get("metatags", "") + "".join(tags)
+
+
+def front(app, page, template, context, doctree):
+    """Leave only the switch of the color mode above the first page, which has no side bars."""
+    if page == "index":
+        context["theme_article_header_start"] = ["theme-switcher.html"]
+        context["theme_article_header_end"] = []
+        app.add_js_file("front.js", loading_method="defer")
 
 
 def launch_buttons(app, config):
@@ -149,6 +169,7 @@ def setup(app):
     app.add_config_value("repository", None, "html")
     app.connect("config-inited", launch_buttons)
     app.connect("html-page-context", link_preview)
+    app.connect("html-page-context", front, priority=600)  # after the theme
     app.connect("autodoc-process-signature", readable_defaults)
     app.connect("autodoc-skip-member", without_aliases)
     app.connect("autodoc-process-docstring", as_rst, priority=400)  # before napoleon

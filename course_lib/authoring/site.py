@@ -4,17 +4,16 @@ The sources are laid out as in the repository, so that links keep working, and S
 with `site/conf.py`. A lesson's page is the students' notebook with the solution's outputs.
 """
 
-import inspect
 import io
 import os
 import re
 import shutil
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import nbformat
-import torch
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
@@ -24,13 +23,17 @@ from course_lib.authoring.addresses import LAUNCH, TO_LESSON, binder, colab, on_
 from course_lib.authoring.assemble import OPEN_IN_COLAB
 from course_lib.authoring.builder import released, source_is_changed
 from course_lib.authoring.lesson_tree import LessonTree, template
-from course_lib.checks import grade
+from course_lib.authoring.preview import preview
+from course_lib.authoring.which_bug import rounds_html
 from course_lib.models.trained import live_induction, live_translator, trained_induction
 from course_lib.plotting import Plot, figure_html
 from course_lib.workspace.errors import CourseError, UsageError
 from course_lib.workspace.folder import lesson_names
 
 BESIDE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE")
+
+# The front page shows this figure of this lesson, with its recorded frames.
+PASSWORD = "11_real_model", "plotting.interactive(password_figure"
 
 # The field stays visible beside the output after the reader has opened it.
 GUESS = '\n\n<label class="guess">Your guess: <input autocomplete="off"></label>'
@@ -78,6 +81,7 @@ def build(
         scratch = Path(folder)
         _lay_out(root, releases, scratch / "source", repository)
         _run_sphinx(root / "site", scratch, repository)
+        preview().save(scratch / "html" / "_static" / "preview.png", optimize=True)
         _add_notebooks(root, releases, scratch / "html", repository)
         if into.exists():
             os.replace(into, scratch / "old")
@@ -116,12 +120,10 @@ def _lay_out(root: Path, releases: dict[str, str], source: Path, repository: str
     text = readme.read_text(encoding="utf-8")
     text = re.sub(r"<br>\[[^]]*\]\(solutions/[^)]*\)", "", text)  # the site has no answers
     readme.write_text(text, encoding="utf-8")
-    report = grade("causal_mask", causal_mask, seed="public").html()
-    code = f'{inspect.getsource(causal_mask)}\n\ncheck("causal_mask")'
     titles = {slug: f"{slug[:2]} {lesson.title}" for slug, lesson in exercises.lessons().items()}
     shown = {
-        "check": f"```python\n{code}\n```\n\n{_raw(report)}",
-        "translator": _raw(figure_html(live_translator())),
+        "translator": _raw(figure_html(replace(live_translator(), caption=""))),
+        "which_bug": _raw(rounds_html()),
         "induction": _raw(figure_html(induction_demo())),
         "lessons": "\n".join(
             f"{title}\n{'-' * len(title)}\n\n"
@@ -129,6 +131,8 @@ def _lay_out(root: Path, releases: dict[str, str], source: Path, repository: str
             for slug, title in titles.items()
         ),
     }
+    if PASSWORD[0] in releases:
+        shown["password"] = _raw(figure_of(root, *PASSWORD))
     for name, text in shown.items():
         (source / f"{name}.txt").write_text(text, encoding="utf-8")
     for lesson, text in releases.items():
@@ -156,10 +160,17 @@ def _raw(html: str) -> str:
     return f"````{{raw}} html\n{html}\n````\n"
 
 
-def causal_mask(num_queries, num_keys=None, *, device=None) -> torch.Tensor:
-    if num_keys is None:
-        num_keys = num_queries
-    return torch.ones(num_queries, num_keys, dtype=torch.bool, device=device).triu()
+def figure_of(root: Path, lesson: str, contained: str) -> str:
+    """Return the HTML of the first figure in a solved lesson whose cell contains a text."""
+    path = _notebook(root, lesson, "solutions")
+    for cell in nbformat.read(path, as_version=4).cells:
+        if cell.cell_type == "code" and contained in cell.source:
+            for output in cell.outputs:
+                html = output.get("data", {}).get("text/html", "")
+                if "<figure" in html:
+                    return html
+    what = f"no cell of {path.relative_to(root)} contains {contained!r} and shows a figure"
+    raise CourseError(f"{what}; run: course build {lesson}")
 
 
 def _run_sphinx(settings: Path, scratch: Path, repository: str | None) -> None:

@@ -26,7 +26,7 @@ function translatorPage(figure, data) {
   let writing; // the timer of the next word
 
   const { input, box } = textBox(
-    `A German numeral, or a number from 1 to ${LARGEST}`, first, (typed) => change(typed));
+    `Type any number up to ${LARGEST}, or a German numeral`, first, (typed) => change(typed));
   input.lang = "de";
   const hint = make("p", { class: "hint" });
   const back = button("Back", () => go(now.step - 1));

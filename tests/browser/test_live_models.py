@@ -128,7 +128,7 @@ def test_a_number_is_translated_while_it_is_typed_and_the_map_follows(put, page)
     page.on("request", lambda request: asked.append(request.url))
     figure = put(trained.live_translator())
     assert result(figure) == "forty three"
-    box = figure.get_by_role("textbox", name="A German numeral, or a number from 1 to 9999")
+    box = figure.get_by_role("textbox", name="Type any number up to 9999, or a German numeral")
     box.fill("")
     for digits, words in (("2", "two"), ("1", "twenty one"), ("4", "two hundred fourteen")):
         box.press_sequentially(digits)

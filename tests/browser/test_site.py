@@ -9,11 +9,14 @@ from html.parser import HTMLParser
 import nbformat
 import pytest
 from page_scripts import THIN, run_axe, serious
+from PIL import Image
 from site_build import LESSONS, REPOSITORY, ROOT, cells, leaks, pages, run_course, secrets
 
+from course_lib.authoring.which_bug import ROUNDS
 from course_lib.exercises import lessons
 
 LAUNCHED = "https://colab.research.google.com/github/example/attention-course/blob/gh-pages/"
+FIGURE = r'<figure [^>]*data-live="(\w+)"'
 BINDER = "https://mybinder.org/v2/gh/example/attention-course/gh-pages?urlpath=lab/tree/"
 
 
@@ -53,10 +56,10 @@ def test_there_is_a_page_for_each_lesson_guide_and_part_of_the_library(site):
     wanted = {f"notebooks/{lesson}/{lesson}.html" for lesson in LESSONS}
     wanted |= {f"docs/{path.stem}.html" for path in ROOT.glob("docs/*.md")}
     wanted |= {f"api/{path.stem}.html" for path in ROOT.glob("site/api/*")}
-    wanted |= {"index.html", "CONTRIBUTING.html", "CHANGELOG.html", "search.html"}
+    wanted |= {"index.html", "course.html", "CONTRIBUTING.html", "CHANGELOG.html", "search.html"}
     assert wanted <= found
-    start = {attributes.get("href") for attributes in Page(site / "index.html").all("a")}
-    assert wanted - {"index.html"} <= start | {"search.html"}
+    start = {attributes.get("href") for attributes in Page(site / "course.html").all("a")}
+    assert wanted - {"course.html"} <= start | {"search.html"}
 
 
 def test_each_exercise_has_its_signature_on_the_page_of_the_exercises(site):
@@ -109,15 +112,35 @@ def test_outputs_are_shown_but_folded_after_a_question_and_left_out_of_exercises
     assert ("Show the output" in text) == asked
 
 
-def test_the_first_page_runs_both_models_and_describes_itself_to_a_preview(site):
-    page = Page(site / "index.html")
+def test_the_front_has_three_toys_one_button_and_one_link_each_for_other_readers(site):
     text = (site / "index.html").read_text(encoding="utf-8")
-    assert {"translator", "induction"} <= set(re.findall(r'data-live="(\w+)"', text))
-    assert 'href="solutions/' not in text and ">outputs" not in text
-    meta = {tag.get("property") or tag.get("name"): tag.get("content") for tag in page.all("meta")}
-    assert meta["description"] == meta["og:description"]
-    name = meta["og:image"].partition("/_static/")[2]
-    assert meta["og:image"].startswith("https://") and (site / "_static" / name).is_file()
+    assert re.findall(FIGURE, text) == ["translator", "stepper"]
+    assert text.count('<section class="round"') == len(ROUNDS) >= 12
+    assert len(text.encode()) < 1_000_000
+    links = [link.get("href", "") for link in Page(site / "index.html").all("a")]
+    inside = [link for link in links if "#" not in link and "://" not in link]
+    lesson = f"notebooks/{LESSONS[0]}/{LESSONS[0]}.html"
+    guides = ["course.html", "docs/instructors.html", "CONTRIBUTING.html"]
+    assert inside[: 1 + len(guides)] == [lesson, *guides]
+    course = (site / "course.html").read_text(encoding="utf-8")
+    assert re.findall(FIGURE, course) == ["induction"]
+    assert not any("solutions/" in link for link in links)
+    start = "course.html#on-your-own-machine"
+    assert f"../../{start}" in {link.get("href") for link in lesson_page(site, LESSONS[0]).all("a")}
+    assert 'id="on-your-own-machine"' in course
+
+
+def test_a_posted_link_shows_a_picture_that_the_build_drew(site):
+    for name in ("index.html", "course.html"):
+        tags = Page(site / name).all("meta")
+        meta = {tag.get("property") or tag.get("name"): tag.get("content") for tag in tags}
+        assert meta["description"] == meta["og:description"]
+        assert meta["twitter:card"] == "summary_large_image" and meta["og:image:alt"]
+        address = meta["og:image"]
+        assert address.startswith("https://")
+        with Image.open(site / "_static" / address.partition("/_static/")[2]) as picture:
+            assert picture.size == (1200, 630)
+    assert not (ROOT / "site/_static/preview.png").exists()
 
 
 # --- Colab and Binder -----------------------------------------------------------------
@@ -283,6 +306,79 @@ def test_figures_become_part_of_their_page_and_nothing_stays_still(visits):
     figures = {visit.name: visit.figures for visit in visits if visit.figures}
     assert {f"notebooks/{lesson}/{lesson}.html" for lesson in LESSONS} <= set(figures)
     assert all(stills == 0 and drawn > 0 for drawn, stills in figures.values()), figures
+
+
+def test_the_front_has_no_side_bars_and_its_first_input_is_near(page, site):
+    page.goto((site / "index.html").as_uri())
+    assert page.locator(".bd-sidebar:visible, .sidebar-toggle:visible").count() == 0
+    box = page.get_by_role("textbox", name="Type any number")
+    for _ in range(5):
+        page.keyboard.press("Tab")
+        if box.evaluate("(box) => box === document.activeElement"):
+            break
+    assert box.evaluate("(box) => box === document.activeElement")
+    assert box.bounding_box()["y"] < 500
+    assert page.locator("figure").first.bounding_box()["width"] > 900
+
+
+def test_an_address_sets_the_number_and_a_number_the_address(page, site):
+    page.goto((site / "index.html").as_uri() + "#21")
+    box = page.get_by_role("textbox", name="Type any number")
+    words = page.locator(".query .word")
+    assert box.input_value() == "21" and words.all_inner_texts() == ["twenty", "one"]
+    box.fill("")
+    box.press_sequentially("43")
+    page.wait_for_url("**/index.html#43")
+    assert words.all_inner_texts() == ["forty", "three"]
+    page.evaluate("location.hash = '#5'")
+    page.wait_for_function("document.querySelector('.query .word').textContent === 'five'")
+    assert box.input_value() == "5"
+    box.press_sequentially("x")
+    page.wait_for_function("location.hash === ''")
+
+
+@pytest.fixture
+def game(page, site):
+    page.goto((site / "index.html").as_uri())
+    return page.locator(".which-bug")
+
+
+def test_a_bug_is_guessed_from_the_keyboard_and_the_report_is_the_answer(page, game, site, axe):
+    for number, (name, *_) in enumerate(ROUNDS, 1):
+        (shown,) = game.locator(".round:visible").all()
+        assert f"Round {number} of {len(ROUNDS)}: {name}" in shown.inner_text()
+        facts, report = shown.locator(".facts button"), shown.locator("details")
+        right = int(shown.locator(".facts").get_attribute("data-right"))
+        told = facts.nth(right).inner_text()
+        assert facts.count() == 4 and not report.is_visible()
+        facts.nth((right + number % 2) % 4).focus()
+        page.keyboard.press("Enter")
+        said = shown.locator(":scope > [role=status]").inner_text()
+        assert said.startswith("Not this one" if number % 2 else "Right")
+        assert report.is_visible() and told in report.inner_text()
+        assert facts.nth(right).inner_text() == f"✓ The check says: {told}"
+        facts.nth((right + 2) % 4).press("Enter")  # there is one guess
+        assert shown.locator(":scope > [role=status]").inner_text() == said
+        assert f"{number // 2} of {number} right" in game.inner_text()
+        page.get_by_role("button", name="Next bug").focus()
+        page.keyboard.press("Enter")
+        assert page.evaluate("document.activeElement.tagName") == "H3"
+    assert axe(page, ".which-bug", sees="The task") == []
+
+
+def test_a_round_has_an_address_and_needs_no_script(page, browser, game, site):
+    page.evaluate("location.hash = '#bug-5'")
+    page.wait_for_selector("#bug-5:visible")
+    page.get_by_role("button", name="Next bug").click()
+    page.wait_for_url("**/index.html#bug-6")
+    page.reload()
+    assert page.locator(".round:visible").count() == page.locator("#bug-6:visible").count() == 1
+    context = browser.new_context(java_script_enabled=False)
+    plain = context.new_page()
+    plain.goto((site / "index.html").as_uri())
+    assert plain.locator(".round:visible").count() == len(ROUNDS)
+    assert plain.locator(".round details > summary:visible").count() == len(ROUNDS)
+    context.close()
 
 
 def test_paper_shows_the_outputs_that_a_page_folds(page, site):

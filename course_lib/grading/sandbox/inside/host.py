@@ -19,8 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.grading.sandbox.inside import lockdown
-from course_lib.grading.sandbox.inside.guest import become_guest
-from course_lib.grading.sandbox.inside.shell import import_everything
 
 _LOOK_SECONDS = 0.05  # between measurements of all guests
 _MESSAGE = 1 << 16
@@ -46,10 +44,11 @@ class _Host:
         if not self.strict:
             lockdown.adopt_orphans()
         gc.disable()  # looking for garbage takes a tenth of the time of imports
-        import_everything()
-        gc.enable()
-        gc.collect()
+        from course_lib.grading.sandbox.inside.guest import shell  # imports torch
+
+        shell.import_everything()
         gc.freeze()  # so that guests keep sharing memory pages
+        gc.enable()
         woken, waking = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(waking)
         signal.signal(signal.SIGCHLD, lambda *_: None)  # wakes the loop
@@ -125,6 +124,8 @@ class _Host:
                 raise OSError(f"its host has {threads} threads")
             pid = lockdown.fork_into_own_pid_namespace() if self.strict else os.fork()
             if pid == 0:
+                from course_lib.grading.sandbox.inside.guest import become_guest
+
                 become_guest(self.settings | {"uid": uid}, *descriptors)
             self.guests[pid] = control
         except OSError as error:

@@ -209,7 +209,7 @@ def _context() -> Any:
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["course_lib.grading.worker.ahead"])
+    context.set_forkserver_preload(["course_lib.grading.worker.ahead", __name__])
     from multiprocessing import forkserver, resource_tracker
 
     resource_tracker.ensure_running()  # this call unblocks SIGINT

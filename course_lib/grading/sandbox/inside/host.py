@@ -48,7 +48,6 @@ class _Host:
 
         guest.shell.import_everything()
         self.become_guest = guest.become_guest
-        gc.freeze()  # so that guests keep sharing memory pages
         gc.enable()
         woken, waking = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(waking)
@@ -187,8 +186,6 @@ _MEMORY = (
     lambda pid: _number(pid, "status", b"\nVmRSS:") + _number(pid, *_TABLES),
     lambda pid: _number(pid, "smaps_rollup", b"\nPss:") + _number(pid, *_TABLES),
 )
-
-
 _MAPPINGS = 250_000  # of memory in a guest; each takes up to 400 bytes in the kernel's lists
 
 

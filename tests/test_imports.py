@@ -52,6 +52,10 @@ def test_imports_are_fast_and_bring_in_nothing_heavy_before_it_is_used():
         "course_lib.grading.driver",
     )
     assert fresh("import course_lib.cli.main", *heavy) == []
+    # Only workers and the host of their guests judge, so `course grade` itself needs no torch.
+    code = "import course_lib.grading.driver, course_lib.grading.class_report.pages\n"
+    code += "from course_lib.grading.publishing.feedback_page import _template\n"
+    assert fresh(f"{code}_template('index')", "torch") == []
     packages = ["course_lib.fused", "course_lib.plotting"]  # attributes at once
     code = "import course_lib; course_lib.fused, course_lib.plotting"
     assert fresh(code, *packages) == packages

@@ -56,12 +56,12 @@ def test_a_digest_does_not_depend_on_how_python_divides_an_f_string(tmp_path, mo
         texts = [ast.JoinedStr([ast.Constant(text) for text in parts]) for parts in (width, "ab")]
         tree = ast.Module([ast.Expr(text) for text in texts])
         monkeypatch.setattr(sources.ast, "parse", lambda source: tree)
-        sources._code.cache_clear()
+        sources._read.cache_clear()
         return sources.digest_of([tmp_path / "x.py"], tmp_path)
 
     (tmp_path / "x.py").touch()
     assert digest("<", "", "20", "") == digest("<20") != digest("<", "2")
-    sources._code.cache_clear()
+    sources._read.cache_clear()
 
 
 def reached_from(cell):

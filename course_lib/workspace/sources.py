@@ -69,7 +69,7 @@ def digest_of(files: Iterable[Path], library: Path) -> str:
         else:
             code = path.read_text(encoding="utf-8")
         if path.suffix == ".py":
-            code = _code(code)
+            code = _read(code)[0]
         elif path.suffix == ".js":  # a script of the figures
             code = _LINE_COMMENT.sub("", code)
         digest.update(f"{name}\0{code}\0".encode())
@@ -79,11 +79,10 @@ def digest_of(files: Iterable[Path], library: Path) -> str:
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-@functools.lru_cache(maxsize=1024)
-def _code(source: str) -> str:
+def _code(tree: ast.Module) -> str:
     """Return the syntax tree as text, without docstrings, the same for every version of Python."""
     written: list[str] = []
-    _write(ast.parse(source), written.append)
+    _write(tree, written.append)
     return "".join(written)
 
 
@@ -95,13 +94,15 @@ def _write(node: object, write: Callable[[str], None]) -> None:
         write("]")
     elif isinstance(node, ast.AST):
         write(f"({type(node).__name__}")
-        for name, value in ast.iter_fields(node):
-            match value:  # no docstrings
-                case [ast.Expr(ast.Constant(str())), *rest] if _is_documented(node):
-                    value = rest
-            if isinstance(node, ast.JoinedStr):
-                value = list(_joined(value))
-            if value not in (None, []) and name not in ("ctx", "kind", "type_comment"):
+        for name in node._fields:
+            value = None if name in ("ctx", "kind", "type_comment") else getattr(node, name, None)
+            if name == "body":
+                match value:  # no docstrings
+                    case [ast.Expr(ast.Constant(str())), *rest] if _is_documented(node):
+                        value = rest
+            elif isinstance(node, ast.JoinedStr):
+                value = list(_joined(node.values))
+            if value is not None and value != []:
                 write(f" {name}=")
                 _write(value, write)
         write(")")
@@ -130,7 +131,7 @@ def _joined(parts: Iterable[ast.expr]) -> Iterator[ast.expr]:
 def _files_of(source: str, library: Path, solutions: Mapping[str, Path]) -> set[Path]:
     """Return the files of a library that a source imports."""
     found: set[Path] = set()
-    for dotted in _imported(source):
+    for dotted in _read(source)[1]:
         package, name = dotted[1:-1], dotted[-1]
         if package in ((), ("attention",)) and name in solutions:
             found.add(solutions[name])
@@ -147,10 +148,15 @@ def _files_of(source: str, library: Path, solutions: Mapping[str, Path]) -> set[
 
 
 @functools.lru_cache(maxsize=1024)  # lessons and bundles share most files
-def _imported(source: str) -> frozenset[tuple[str, ...]]:
+def _read(source: str) -> tuple[str, frozenset[tuple[str, ...]]]:
+    """Parse a source once, and return what `_code` and `_imported` find."""
+    tree = ast.parse(source)
+    return _code(tree), _imported(source, tree)
+
+
+def _imported(source: str, tree: ast.Module) -> frozenset[tuple[str, ...]]:
     """Return the names that a source imports from course_lib or takes with `carry_on`."""
     found: set[tuple[str, ...]] = set()
-    tree = ast.parse(source)
     # A walk over all expressions would take most of the time in which sources are read.
     for node in ast.walk(tree) if "carry_on" in source else _statements(tree):
         if isinstance(node, ast.Import):

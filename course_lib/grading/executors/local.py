@@ -209,8 +209,7 @@ def _context() -> Any:
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    judge = ["course_lib.grading.worker.runner", "course_lib.checks.judge.verdict"]
-    context.set_forkserver_preload([__name__, *judge])
+    context.set_forkserver_preload(["course_lib.grading.worker.ahead", __name__])
     from multiprocessing import forkserver, resource_tracker
 
     resource_tracker.ensure_running()  # this call unblocks SIGINT

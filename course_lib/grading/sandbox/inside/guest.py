@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import faulthandler
 import os
-import random
 import signal
 import sys
 import tempfile
@@ -15,6 +14,7 @@ from typing import Any, NoReturn
 
 from course_lib.checks.observe import remote
 from course_lib.checks.observe.cells import watch_cells
+from course_lib.checks.observe.global_state import seed_all
 from course_lib.grading.sandbox.inside import WRITABLE, shell
 from course_lib.grading.sandbox.inside.frames import read_frames
 
@@ -61,13 +61,8 @@ def _take_pipes(reading: int, writing: int) -> None:
 
 def serve() -> None:
     """Report that this guest is ready, and answer frames until the pipe is closed."""
-    import numpy as np
-    import torch
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    random.seed(0)
-    np.random.seed(0)  # noqa: NPY002  (the notebook's own code uses it)
-    torch.manual_seed(0)
+    seed_all(0)
     shell.outlet.send("ready")
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from course_lib.checks.judge.comparisons import in_digits
+from course_lib.checks.judge.html import MARK
 from course_lib.checks.observe.probe import Array
 from course_lib.checks.observe.record import Recorded
 
 SMALL = 60  # entries of an input that is printed
-MARK = "≠"
 
 
 def in_rows(data: np.ndarray) -> tuple[tuple[str, ...], ...]:

@@ -9,7 +9,6 @@
          "entry": "lovelaceada_4711_90210_02_masked_softmax.ipynb",
                                       # file or folder in the download with the notebook
          "original": "02_masked_softmax.ipynb",       # its name when handed in
-         "email": "ada@x.org",        # in the roster, or ""
          "sha256": "...",             # digest of the collected notebook
          "attempt": 90210,            # Canvas's number, highest for the newest; or 0
          "time": "2026-03-02 23:01:00 UTC",           # when the notebook first arrived, or ""
@@ -46,8 +45,8 @@ from course_lib.workspace.errors import CourseError, UsageError
 from course_lib.workspace.files import write_atomically
 
 # The record of a new student.
-_NOTHING: dict[str, Any] = {"email": "", "sha256": "", "attempt": 0, "time": "", "arrived": ""}
-_NOTHING |= {"first": {}, "late": False, "group": ["", ""], "earlier": []}
+_NOTHING: dict[str, Any] = {"sha256": "", "attempt": 0, "time": "", "arrived": "", "first": {}}
+_NOTHING |= {"late": False, "earlier": []}
 
 
 def collect(
@@ -171,20 +170,15 @@ def enter_class(root: Path, roster: Path) -> str:
 
 def _known(course: ClassFolder, lesson: str) -> Known:
     """Return the known students by id, e-mail address and participant number in Moodle."""
-    ids = {path.name for path in course.step("submitted").glob("[!.]*/")}
-    others: list[tuple[str, str]] = []
-    for one in class_of(course):
-        ids.add(one.student)
-        others += [(one.email, one.student), (one.elsewhere, one.student)]
-    for note in sorted((course.private / "collected").glob("*.json")):
-        for student, about in course.collected(note.stem).items():
-            others.append((about.get("email", ""), student))
-            match = NAMES["moodle"].fullmatch(about["entry"])
-            if match and note.stem == lesson:  # the number belongs to one assignment
-                others.append((f"Participant {match['who']}", student))
-    known = {key(one): one for one in sorted(ids)}
+    known = {key(path.name): path.name for path in course.step("submitted").glob("[!.]*/")}
+    people = class_of(course)
+    known |= {key(one.student): one.student for one in people}
+    others = [(name, one.student) for one in people for name in (one.email, one.elsewhere)]
+    for student, about in course.collected(lesson).items():  # numbers belong to one assignment
+        if match := NAMES["moodle"].fullmatch(about["entry"]):
+            others.append((f"Participant {match['who']}", student))
     for name, student in others:
-        if name and student in ids:
+        if name and key(student) in known:
             known.setdefault(key(name), student)
     return known
 
@@ -264,7 +258,6 @@ class _Work:
             "entry": file.entry if one.group[1] in ("", one.student) else "",
             "group": [*one.group],
             "original": file.original,
-            "email": one.email or before["email"],
             "sha256": digest,
             "attempt": file.attempt,
             "time": first[digest],

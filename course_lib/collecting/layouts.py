@@ -61,7 +61,6 @@ class HandedIn:
     files: list[File] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)  # why files were left out
     notes: list[str] = field(default_factory=list)  # for the instructor
-    email: str = ""
     time: datetime | None = None
     late: bool = False  # Canvas says so
     is_stranger: bool = False  # not in the roster
@@ -205,8 +204,7 @@ def handed_in(
 
 def _nothing_of(person: Person) -> HandedIn:
     """Return a student who has handed in nothing so far."""
-    notes = [person.note] if person.note else []
-    return HandedIn(person.student, person.name, notes=notes, email=person.email)
+    return HandedIn(person.student, person.name, notes=[person.note] if person.note else [])
 
 
 def _owners(

@@ -88,7 +88,7 @@ A small model learns to translate German numerals, letter by letter. Its *attent
 each word, and the arcs lead to the letters with large weights. You train this model in lesson 00 and build it in
 lesson 09.
 
-The course is for everyone who knows Python and some linear algebra. Its core takes about 17 hours.
+The course is for everyone who knows Python and some linear algebra. Its core takes about 16 hours.
 {where}
 
 ```sh

@@ -1,7 +1,10 @@
 """The gradebook of a large class: its indexes, the number of queries, and the benchmark."""
 
+import itertools
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -87,3 +90,42 @@ def test_the_benchmark_times_what_reads_a_whole_class(monkeypatch, capsys):
     assert (measured["students"], measured["lessons"]) == (3, 1)
     assert min(measured["memory"].values()) > 50
     assert measured["pages"] > measured["report"] > 1000
+    assert measured["linear"] == 3 and list(measured["growth"]) == commands
+    assert all(0 < one["memory"] < 3 for one in measured["growth"].values())
+
+
+COMMANDS = [["report", "02"], ["report"], ["export", "--partial", "--force"]]
+COMMANDS += [["answers", "02"], ["feedback", "02", "--pending"]]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_no_command_is_worse_than_linear(classes, monkeypatch, command):
+    """Count the calls in classes of n, 2n and 4n. The second step is about twice the first one."""
+    counts = []
+    for folder in (classes[0], *classes):  # the first run also loads modules and templates
+        calls = itertools.count()
+        monkeypatch.chdir(folder)
+        sys.setprofile(lambda *_, calls=calls: next(calls))
+        try:
+            main([*command, "--quiet"] if command[0] in ("report", "export") else command)
+        finally:
+            sys.setprofile(None)
+        counts.append(next(calls))
+    _, few, more, most = counts
+    assert 0 < most - more < 3 * (more - few)
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory):
+    """Return the folders of classes with 10, 20 and 40 submissions."""
+    folders = [tmp_path_factory.mktemp(f"class-{n}") / "class" for n in (10, 20, 40)]
+    for folder, students in zip(folders, (10, 20, 40), strict=True):
+        make_folder(ROOT, folder)
+        make_lesson(folder, LARGE, students)
+    return folders
+
+
+def test_a_report_does_not_load_torch():
+    """Loading torch takes as long as reading the grades of a large class in several lessons."""
+    code = "import sys, course_lib.grading.class_report.pages; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

@@ -24,7 +24,7 @@ from course_lib.authoring.bundle import FOLDER, bundle_name, contents, packed
 from course_lib.authoring.lesson_tree import LessonTree
 from course_lib.authoring.new_class import init
 from course_lib.cli import main as cli
-from course_lib.collecting.open_lessons import open_lessons
+from course_lib.collecting.dates import open_lessons
 from course_lib.exercises import find, lessons
 from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 

@@ -469,7 +469,7 @@ def test_stock_zip_collect_agrees(course, work, system):
     assert ("107" in collected(course)) == (system == "canvas")
     (course / "submitted").rename(course / "ours")
     archive = course / "downloaded" / LESSON / "archive"
-    archive.mkdir()
+    archive.mkdir(parents=True)
     for name in ("submissions.zip", "worksheet.csv")[: 1 + (system == "moodle")]:
         (course / name).rename(archive / name)
     nbgrader(course, "zip_collect", LESSON, "--force")

@@ -21,7 +21,7 @@ from test_collect import (
 )
 
 from course_lib.cli.main import main
-from course_lib.collecting.attempt import use_attempt
+from course_lib.collecting.collect import use_attempt
 from course_lib.grading.class_folder import ClassFolder
 
 __all__ = ["course", "made", "work"]  # fixtures

@@ -1,6 +1,7 @@
 """Class lists from Canvas, Moodle and GitHub Classroom, and names of files that name students."""
 
 import re
+import shutil
 from datetime import UTC, datetime
 
 import pytest
@@ -118,6 +119,18 @@ def test_repositories_of_github_classroom_are_matched_with_its_roster(course, wo
     assert "found by the id in 'hw-02-ada-l'" in said["ada@x.org"]
     assert "not in the roster" in said["hw-02-eve"] and "MISSING" in said["cyd"]
     assert gradebook(course)["bob"] == ("Bob Roe", "", "Bob-99")
+
+
+def test_repositories_that_were_collected_before_their_roster_are_named(course, work, capsys):
+    (course / "classroom_roster.csv").write_text(GITHUB)
+    files = {f"hw-02-{one}/{LESSON}.ipynb": work for one in ("ada-l", "bob-99")}
+    assert collect(course, files) == 0
+    assert collect(course, files, "--roster", "classroom_roster.csv") == 3
+    said = lines(capsys)["hw-02-ada-l"]
+    assert "fits ada@x.org: remove hw-02-ada-l from submitted/ and collect again" in said
+    shutil.rmtree(course / "submitted")
+    collect(course, files, "--roster", "classroom_roster.csv")
+    assert collected(course) == {"ada@x.org", "bob"}
 
 
 @pytest.mark.parametrize("top", ["", "Lesson 02/"])

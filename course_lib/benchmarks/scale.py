@@ -45,8 +45,30 @@ def measure(
 ) -> dict[str, Any]:
     """Generate a class and time its exports, reports and pages, each command in its own process.
 
-    Return wall and CPU times in seconds, peaks of memory in MB, and sizes of pages in bytes.
+    Return wall and CPU times in seconds, peaks of memory in MB, and sizes of pages in bytes. A
+    class of a quarter of the size shows the growth: how many times as much CPU time and memory the
+    whole class takes. If nothing is worse than linear, no growth is above `linear`.
     """
+    few = max(1, students // 4)
+    before = _time_commands(root, lessons, few, tell)
+    measured = _time_commands(root, lessons, students, tell)
+    return {
+        "machine": machine(),
+        "students": students,
+        "lessons": len(lessons),
+        **measured,
+        "linear": round(students / few, 2),
+        "growth": {
+            name: {of: round(measured[of][name] / before[of][name], 2) for of in ("cpu", "memory")}
+            for name in measured["cpu"]
+        },
+    }
+
+
+def _time_commands(
+    root: Path, lessons: Sequence[str], students: int, tell: Callable[[str], None]
+) -> dict[str, Any]:
+    """Generate a class, and return the times, the memory and the sizes of its pages."""
     with tempfile.TemporaryDirectory(prefix="course-bench-") as scratch:
         folder = Path(scratch) / "class"
         make_folder(root, folder)
@@ -79,16 +101,8 @@ def measure(
             memory[name] = round(used.ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 1e6)
         report = (folder / "report.html").stat().st_size
         pages = sum(page.stat().st_size for page in (folder / "report").iterdir())
-    return {
-        "machine": machine(),
-        "students": students,
-        "lessons": len(lessons),
-        "seconds": seconds,
-        "cpu": cpu,
-        "memory": memory,
-        "report": report,
-        "pages": pages,
-    }
+    measured = {"seconds": seconds, "cpu": cpu, "memory": memory}
+    return {**measured, "report": report, "pages": pages}
 
 
 def make_lesson(folder: Path, lesson: str, students: int) -> None:

@@ -103,14 +103,14 @@ def grade(
         if len(chosen) != 1 or student is None or len(student) != 1:
             raise UsageError("--attempt needs one LESSON and one --student")
         with working():
-            from course_lib.collecting.attempt import use_attempt
+            from course_lib.collecting.collect import use_attempt
 
         typer.echo(use_attempt(root, chosen[0], student[0], attempt), err=True)
     summaries = []
     for lesson in chosen:
         with executors.started_ahead(root, lesson, settings) as pool:
             with working():  # nbgrader takes a second, in which workers come up
-                from course_lib.collecting.extend import follow_due_date
+                from course_lib.collecting.dates import follow_due_date
                 from course_lib.grading import driver
 
                 for line in follow_due_date(root, lesson):
@@ -120,7 +120,7 @@ def grade(
                 root, lesson, students=student, progress=shown, settings=settings, pool=pool
             )
             summaries.append(graded.only(student) if student else graded)
-    from course_lib.collecting.late import late_notices
+    from course_lib.collecting.dates import late_notices
 
     late = late_notices(root, [summary.lesson for summary in summaries])
     if as_json:
@@ -184,7 +184,7 @@ def report(
     Example: course report 02_masked_softmax
     """
     with working():
-        from course_lib.collecting.late import late_notices
+        from course_lib.collecting.dates import late_notices
         from course_lib.grading.class_report import pages
 
     root = course_root()
@@ -258,7 +258,7 @@ def export(
     """
     with working():
         from course_lib.cli import tables
-        from course_lib.collecting.late import late_notices
+        from course_lib.collecting.dates import late_notices
         from course_lib.grading import exports
 
     root = course_root()

@@ -68,8 +68,8 @@ def write_answers(root: Path, lesson: str, part: tuple[int, int] = (1, 1)) -> li
         groups = _groups(answers, part)
         name = f"{lesson}_answers" + (f"_{number}_of_{parts}" if parts > 1 else "")
         table = course.root / "exports" / f"{name}.csv"
-        old = _rows([table], answers) if table.is_file() else ()
-        if any(one.answer and one.state != "same" for one in old):
+        old = _given([table], answers, False) if table.is_file() else ()
+        if any(answer and state != "same" for _, state, _, answer, *_ in old):
             raise UsageError(
                 f"{table} has points or comments that are not in the gradebook: store them with "
                 f"course answers {lesson} --read {table}, or move it away"
@@ -100,17 +100,6 @@ def write_answers(root: Path, lesson: str, part: tuple[int, int] = (1, 1)) -> li
     ]
 
 
-class _Row(NamedTuple):
-    """A row of a table that was filled in, and what becomes of it."""
-
-    label: str
-    state: str  # "stored", "replaced", "same", "kept" or "REFUSED"
-    why: str = ""
-    answer: Answer | None = None
-    points: float | None = None
-    comment: str = ""
-
-
 def read_answers(
     root: Path, lesson: str, files: Sequence[Path], *, overwrite: bool = False
 ) -> tuple[int, list[str]]:
@@ -122,64 +111,67 @@ def read_answers(
         UsageError: a file is not such a table. Nothing was stored.
     """
     course = ClassFolder(root)
-    with _answers(course, lesson) as (gradebook, answers, _):
-        rows = list(_rows(files, answers, overwrite=overwrite))
-        with one_transaction(gradebook):
-            for row in rows:
-                if row.answer is None or row.state not in ("stored", "replaced"):
-                    continue
-                place = row.answer.question, lesson, lesson, row.answer.student
-                if row.points is not None:
-                    grade = gradebook.find_grade(*place)
-                    grade.manual_score, grade.needs_manual_grade = row.points, False
-                if row.comment:
-                    gradebook.find_comment(*place).manual_comment = row.comment
-    by_reason = defaultdict(list)
-    for row in rows:
-        by_reason[row.state, row.why].append(row.label)
-    lines = [f"  {'; '.join(filter(None, why))}: {listed(by_reason[why])}" for why in by_reason]
-    sums = Counter(row.state for row in rows)
-    told = ", ".join(f"{number} {state}" for state, number in sums.items()) or "no points found"
-    lines.append(f"{lesson}: {told}; now: course grade {lesson}")
+    told = defaultdict(list)
+    with _answers(course, lesson) as (gradebook, answers, _), one_transaction(gradebook):
+        for label, state, why, answer, points, comment in _given(files, answers, overwrite):
+            told[state, why].append(label)
+            if answer is None or state not in ("stored", "replaced"):
+                continue
+            place = answer.question, lesson, lesson, answer.student
+            if points is not None:
+                grade = gradebook.find_grade(*place)
+                grade.manual_score, grade.needs_manual_grade = points, False
+            if comment:
+                gradebook.find_comment(*place).manual_comment = comment
+    lines = [f"  {'; '.join(filter(None, why))}: {listed(who)}" for why, who in told.items()]
+    sums = Counter(state for (state, _), who in told.items() for _ in who)
+    counts = ", ".join(f"{number} {state}" for state, number in sums.items())
+    lines.append(f"{lesson}: {counts or 'no points found'}; now: course grade {lesson}")
     return (INCOMPLETE if sums["kept"] or sums["REFUSED"] else COMPLETE), lines
 
 
-def _rows(files: Sequence[Path], answers: Sequence[Answer], *, overwrite=False) -> Iterator[_Row]:
-    """Compare filled-in tables with the gradebook."""
+_Given = tuple[str, str, str, Answer | None, float | None, str]
+
+
+def _given(files: Sequence[Path], answers: Sequence[Answer], overwrite: bool) -> Iterator[_Given]:
+    """Compare filled-in tables with the gradebook.
+
+    Yield a label for each row, what becomes of it ("stored", "replaced", "same", "kept" or
+    "REFUSED") and why, the answer, the points and the comment.
+    """
     by_key = {one.key: one for one in answers}
     given: dict[str, dict[tuple[str, str], str]] = defaultdict(dict)
     for file in files:
         sheet = read_sheet(file)
         at = [sheet.column(name) for name in ("key", "points", "comment", "student", "question")]
         for number, row in enumerate(sheet.rows, start=2):
-            key, points, comment, student, question = (row[one].strip() for one in at)
+            name, points, comment, student, question = (row[one].strip() for one in at)
             if points or comment:
                 comment = comment[1:] if plain_cell(comment[1:]) == comment else comment
                 label = f"{student}, {question} (row {number} of {file.name})"
-                given[key].setdefault((points, comment), label)
-    for key, labels in given.items():
-        (points, comment), one = next(iter(labels)), by_key.get(key)
+                given[name].setdefault((points, comment), label)
+    for name, labels in given.items():
+        (points, comment), one = next(iter(labels)), by_key.get(name)
         label, *others = labels.values()
-        number = parse_number(points)
+        number, state, why = parse_number(points), "REFUSED", ""
         if others:
-            yield _Row(label, "REFUSED", f"another row differs, {others[0]}: keep one of them")
+            why = f"another row differs, {others[0]}: keep one of them"
         elif one is None:
             why = "this is not the version that was graded: write the answers again, and look"
-            yield _Row(label, "REFUSED", why)
         elif points and (number is None or not 0 <= number <= one.most):
-            yield _Row(label, "REFUSED", f"{points!r} is not a number from 0 to {one.most:g}")
+            why = f"{points!r} is not a number from 0 to {one.most:g}"
         else:
-            before = one.points if number is not None else None
+            before = one.points if points else None
             said = one.comment if comment else ""
+            state = "same" if (before, said) == (number, comment) else "stored"
             is_other = before not in (None, number) or said not in ("", comment)
-            state, why = ("same" if (before, said) == (number, comment) else "stored"), ""
             if is_other and not one.is_changed:
-                state = "replaced" if overwrite else "kept"
                 was = [] if before is None else [f"{before:g} points"]
                 was += [f'the comment "{one_line(said)}"'] if said else []
+                state = "replaced" if overwrite else "kept"
                 remedy = "" if overwrite else ", which --overwrite replaces"
                 why = f"a person gave {' and '.join(was)}{remedy}"
-            yield _Row(label, state, why, one, number, comment)
+        yield label, state, why, one, number, comment
 
 
 @contextmanager

@@ -19,6 +19,7 @@ lessons, all with the time of the download. The rules are:
 import contextlib
 import os
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import NamedTuple
@@ -104,37 +105,39 @@ def choose(lesson: Lesson, one: HandedIn) -> tuple[File | None, str]:
         return file.path.stat().st_mtime
 
     notebooks = [file for file in one.files if NOTEBOOK.search(file.original)]
-    usable = [file for file in notebooks if not _COURSES.search("/".join(file.place))]
-    courses = [file for file in notebooks if file not in usable and named(file)]
     reads = OneStudent(lesson.name, lesson.release)
+    courses: list[File] = []
     found: dict[File, Contents] = {}
-    for file in usable:
+    for file in notebooks:
+        if _COURSES.search("/".join(file.place)):
+            courses += [file] if named(file) else []
+            continue
         try:
             data = read_bytes(file.path)
         except IntakeError as error:
             found[file] = Contents(problem=str(error))
             continue
-        text = data.replace(b"\0", b"")  # so that UTF-16 is found, too
-        if len(notebooks) == 1 and named(file) == 2 and b"SOLUTION" not in text:
-            found[file] = Contents(1)  # no choice to make, and parsing takes time
+        is_sure = len(notebooks) == 1 and named(file) == 2
+        if is_sure and b"SOLUTION" not in data.replace(b"\0", b""):  # in UTF-16, too
+            held = Contents(1)  # no choice to make, and parsing takes time
         else:
-            found[file] = contents(lesson, reads, data, one_line(file.original))
-    courses += [file for file in usable if found[file].is_courses]
-    usable = [file for file in usable if not found[file].is_courses]
+            held = contents(lesson, reads, data, one_line(file.original))
+        if held.is_courses:
+            courses.append(file)
+        else:
+            found[file] = held
     told = f"the course's own answers, not used: {listed(map(str, (below[f] for f in courses)))}"
-    if not usable:
+    if not found:
         names = {one_line(file.original) for file in one.files if file not in courses}
         nothing = f"no notebook, only {listed(sorted(names))}" if names else "nothing handed in"
         reasons = [*one.problems, *([told] if courses else [])] or [nothing]
         return None, "; ".join(dict.fromkeys([*reasons, *one.notes]))
     notes += [told] if courses else []
-    worked_on = [file for file in usable if found[file].answers]
+    worked_on = [file for file in found if found[file].answers]
     if not worked_on:
-        order = sorted(
-            usable, key=lambda f: (named(f), at_own_place(f), f.attempt, time(f), f.place)
-        )
-        notes.append(found[order[-1]].problem)
-        return (order[-1] if named(order[-1]) else None), "; ".join(notes)
+        best = max(found, key=lambda f: (named(f), at_own_place(f), f.attempt, time(f), f.place))
+        notes.append(found[best].problem)
+        return (best if named(best) else None), "; ".join(notes)
     reasons = {
         "of the newest upload": lambda file: file.attempt,
         "at the lesson's own place": at_own_place,
@@ -143,23 +146,20 @@ def choose(lesson: Lesson, one: HandedIn) -> tuple[File | None, str]:
         "with the lesson's name": named,
         "the last by name": lambda file: file.place or (file.original,),
     }
-    *_, other, file = [
-        None,
-        *sorted(worked_on, key=lambda f: [rank(f) for rank in reasons.values()]),
-    ]
-    if other is not None:
-        why = next((text for text, rank in reasons.items() if rank(file) != rank(other)), "one")
+    *others, file = sorted(worked_on, key=lambda f: [rank(f) for rank in reasons.values()])
+    if others:
+        why = next(
+            (text for text, rank in reasons.items() if rank(file) != rank(others[-1])), "one"
+        )
         notes.append(f"{len(worked_on)} notebooks have answers; this one is {why}")
     return file, "; ".join(notes)
 
 
 def _places(files: Sequence[File]) -> dict[File, PurePosixPath]:
     """Return each file's path within its upload, without a folder that holds the whole upload."""
-    places = {}
-    for entry in {file.entry for file in files}:
-        paths = {
-            f: PurePosixPath("/", *(f.place or [f.original])) for f in files if f.entry == entry
-        }
-        top = os.path.commonpath([path.parent for path in paths.values()])
-        places |= {file: path.relative_to(top) for file, path in paths.items()}
-    return places
+    paths = {file: PurePosixPath("/", *(file.place or [file.original])) for file in files}
+    folders = defaultdict(list)
+    for file, path in paths.items():
+        folders[file.entry].append(path.parent)
+    tops = {entry: os.path.commonpath(parents) for entry, parents in folders.items()}
+    return {file: path.relative_to(tops[file.entry]) for file, path in paths.items()}

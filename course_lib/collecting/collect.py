@@ -1,6 +1,4 @@
-"""`course collect`: put each student's newest notebook into submitted/.
-
-    ZIP or FOLDER -> downloaded/LESSON/extracted -> submitted/STUDENT/LESSON/LESSON.ipynb
+"""`course collect`: put each student's newest notebook into submitted/STUDENT/LESSON/.
 
 .course/collected/LESSON.json records what was collected. `course feedback` uses its names:
 
@@ -11,7 +9,6 @@
          "entry": "lovelaceada_4711_90210_02_masked_softmax.ipynb",
                                       # file or folder in the download with the notebook
          "original": "02_masked_softmax.ipynb",       # its name when handed in
-         "email": "ada@x.org",        # in the roster, or ""
          "sha256": "...",             # digest of the collected notebook
          "attempt": 90210,            # Canvas's number, highest for the newest; or 0
          "time": "2026-03-02 23:01:00 UTC",           # when the notebook first arrived, or ""
@@ -22,14 +19,12 @@
          "earlier": ["02_masked_softmax/4711/1.ipynb"]}}}   # in .course/collected, oldest first
 """
 
-import hashlib
 import json
-import os
-import shutil
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from datetime import datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -45,13 +40,13 @@ from course_lib.grading.exports.sheet import key, listed
 from course_lib.grading.graded import COMPLETE, INCOMPLETE
 from course_lib.grading.intake.ordinary_files import one_line
 from course_lib.grading.intake.submissions import NOTEBOOK
-from course_lib.grading.intake.timestamps import STAMP
+from course_lib.grading.intake.timestamps import STAMP, read_stamp
 from course_lib.workspace.errors import CourseError, UsageError
 from course_lib.workspace.files import write_atomically
 
 # The record of a new student.
-_NOTHING: dict[str, Any] = {"email": "", "sha256": "", "attempt": 0, "time": "", "arrived": ""}
-_NOTHING |= {"first": {}, "late": False, "group": ["", ""], "earlier": []}
+_NOTHING: dict[str, Any] = {"sha256": "", "attempt": 0, "time": "", "arrived": "", "first": {}}
+_NOTHING |= {"late": False, "earlier": []}
 
 
 def collect(
@@ -84,26 +79,20 @@ def collect(
         what = "is not a folder or a .zip file" if source.exists() else "does not exist"
         raise UsageError(f"{source} {what}: name the download, or the folder of students' folders")
     course = ClassFolder(root)
-    kept = course.root / "downloaded" / lesson / "extracted"
     if not dry_run:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".", dir=None if dry_run else kept.parent) as name:
-        extracted, extractor = Path(name, "extracted"), SafeExtractor()
-        extracted.mkdir()
-        place = extracted / source.resolve().name
+        course.private.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=None if dry_run else course.private) as name:
+        extractor, place = SafeExtractor(), Path(name, source.resolve().name)
         if source.is_dir():
             extractor.unpack_folder(source, place)
         else:
             extractor.unpack(source, place, is_class=True)
         if problem := extractor.problems.get(place):
             raise UsageError(f"{problem} ({source})")
-        wanted = roster, system, groups, not dry_run
-        found = find(course, lesson, extracted, extractor.problems, *wanted)
-        rows = _submit(course, lesson, *found[:2], dry_run=dry_run)
-        if not dry_run:
-            shutil.rmtree(kept, ignore_errors=True)
-            os.replace(extracted, kept)
-    system, _, strays = found
+        files = (system, roster, groups)
+        found = find(course, lesson, place.parent, extractor.problems, *files, enter=not dry_run)
+        system, students, strays = found
+        rows = _submit(course, lesson, system, students, dry_run=dry_run)
     width = max((len(student) for student, *_ in rows), default=0)
     rows.sort(key=lambda row: row[1] == "MISSING")  # the last lines are those that people read
     lines = [f"{lesson}, from {system}"]
@@ -126,9 +115,10 @@ def find(
     lesson: str,
     extracted: Path,
     left_out: Mapping[Path, str],
-    roster: Path | None,
-    system: str | None,
+    system: str | None = None,
+    roster: Path | None = None,
     groups: Path | None = None,
+    *,
     enter: bool = False,
 ) -> tuple[str, list[Chosen], list[str]]:
     """Return the system that made a download, each student's notebook, and stray files.
@@ -152,12 +142,20 @@ def find(
         students += [HandedIn(student) for student in sorted(absent)]
     elif enter:
         enroll(course, given)
-    _warn_of_zeros(students, known)
-    about = Lesson.of(course, lesson)
-    chosen = [(one, *_chosen(about, one)) for one in students]
-    if groups is not None:
-        chosen = share(chosen, read_groups(groups, known, given))
-    return system, chosen, strays
+    alike = defaultdict(set)
+    for student in {*known.values(), *(one.student for one in students)}:
+        alike[student.lstrip("0")].add(student)
+    about, chosen = Lesson.of(course, lesson), []
+    for one in students:
+        others = alike[one.student.lstrip("0")] - {one.student}
+        if others and one.student.isdecimal() and not one.notes:
+            one.notes.append(f"{listed(others)} differs only in zeros that a spreadsheet drops")
+        try:
+            chosen.append((one, *choose(about, one)))
+        except Exception as error:  # one student's files must not stop the run
+            why = f"its files cannot be read ({type(error).__name__}): ask for the notebook itself"
+            chosen.append((one, None, why))
+    return system, share(chosen, read_groups(groups, known, given)) if groups else chosen, strays
 
 
 def enter_class(root: Path, roster: Path) -> str:
@@ -170,43 +168,19 @@ def enter_class(root: Path, roster: Path) -> str:
     return f"{roster} ({kind}): {len(people)} students, {new} new; {total} in the class{notes}"
 
 
-def _chosen(lesson: Lesson, one: HandedIn) -> tuple[File | None, str]:
-    try:
-        return choose(lesson, one)
-    except Exception as error:  # one student's files must not stop the run
-        why = f"its files cannot be read ({type(error).__name__}): ask for the notebook itself"
-        return None, why
-
-
 def _known(course: ClassFolder, lesson: str) -> Known:
     """Return the known students by id, e-mail address and participant number in Moodle."""
-    ids = {path.name for path in course.step("submitted").glob("[!.]*/")}
-    others: list[tuple[str, str]] = []
-    for one in class_of(course):
-        ids.add(one.student)
-        others += [(one.email, one.student), (one.elsewhere, one.student)]
-    for note in sorted((course.private / "collected").glob("*.json")):
-        for student, about in course.collected(note.stem).items():
-            others.append((about.get("email", ""), student))
-            match = NAMES["moodle"].fullmatch(about["entry"])
-            if match and note.stem == lesson:  # the number belongs to one assignment
-                others.append((f"Participant {match['who']}", student))
-    known = {key(one): one for one in sorted(ids)}
+    known = {key(path.name): path.name for path in course.step("submitted").glob("[!.]*/")}
+    people = class_of(course)
+    known |= {key(one.student): one.student for one in people}
+    others = [(name, one.student) for one in people for name in (one.email, one.elsewhere)]
+    for student, about in course.collected(lesson).items():  # numbers belong to one assignment
+        if match := NAMES["moodle"].fullmatch(about["entry"]):
+            others.append((f"Participant {match['who']}", student))
     for name, student in others:
-        if name and student in ids:
+        if name and key(student) in known:
             known.setdefault(key(name), student)
     return known
-
-
-def _warn_of_zeros(students: list[HandedIn], known: Known) -> None:
-    """Add a note to students whose ids differ from another id only in leading zeros."""
-    ids = {one.student for one in students} | set(known.values())
-    numbers = {one: one.lstrip("0") for one in ids if one.isdecimal()}
-    for one in students:
-        bare = numbers.get(one.student)
-        alike = sorted(o for o, number in numbers.items() if number == bare and o != one.student)
-        if alike and not one.notes:
-            one.notes.append(f"{listed(alike)} differs only in zeros that a spreadsheet drops")
 
 
 def _submit(
@@ -218,13 +192,18 @@ def _submit(
     is_comparable, known["from"] = known["from"] == system, system
     rows = []
     for one, file, said in students:
-        before = _NOTHING | known["students"].get(one.student, {})
+        record = _NOTHING | known["students"].get(one.student, {})
         label = f"{one.student} ({one.name})" if one.name else one.student
         try:
-            new = _New(course, lesson, one, file, before, is_comparable)
-            state, said = new.state, new.explained(said)
-            if state in ("found", "renamed", "unchanged") and not dry_run:
-                known["students"][one.student] = new.store()
+            work = _Work(course, lesson, one.student)
+            state, said, new = work.compared(one, file, said, record, is_comparable)
+            if new and file and not dry_run:
+                if state != "unchanged":
+                    work.keep(record)
+                    work.put(file.path.read_bytes(), new["time"])
+                elif work.there and new["time"] != record["time"]:
+                    work.put(work.there, new["time"])
+                known["students"][one.student] = new | {"earlier": record["earlier"]}
         except Exception as error:  # one student's files must not stop the run
             if isinstance(error, OSError) and error.errno in CONCERNS_ALL:
                 raise
@@ -235,86 +214,108 @@ def _submit(
     return rows
 
 
-class _New:
-    """One student's work in a download, compared with the work that was collected before."""
+class _Work:
+    """A student's notebook in submitted/, with the earlier versions in .course/collected."""
 
-    def __init__(
+    def __init__(self, course: ClassFolder, lesson: str, student: str) -> None:
+        self.place = course.step("submitted") / student / lesson / f"{lesson}.ipynb"
+        self.there = self.place.read_bytes() if self.place.is_file() else None
+        self.kept, self.name = course.private / "collected", f"{lesson}/{student}"
+
+    def compared(
         self,
-        course: ClassFolder,
-        lesson: str,
         one: HandedIn,
         file: File | None,
-        before: dict[str, Any],
+        note: str,
+        before: Mapping[str, Any],
         is_comparable: bool,
-    ) -> None:
-        self.file, self.before = file, before
-        self.place = course.step("submitted") / one.student / lesson / f"{lesson}.ipynb"
-        self.kept = course.private / "collected" / lesson / one.student
-        self.there = self.place.read_bytes() if self.place.is_file() else None
+    ) -> tuple[str, str, dict[str, Any]]:
+        """Return what becomes of a download's file, why, and the new record if it is used."""
+        if file is None and self.there is None:
+            return "MISSING", note, {}
         if file is None:
-            self.state = "MISSING" if self.there is None else "kept"
-            return
-        self.data = file.path.read_bytes()
-        digest = hashlib.sha256(self.data).hexdigest()
-        self.arrived = f"{one.time:%Y-%m-%d %H:%M:%S} UTC" if one.time else ""
+            return "kept", f"collected before; this time: {note}", {}
+        data, taken = file.path.read_bytes(), "/".join(file.place) or file.original
+        digest, taken = sha256(data).hexdigest(), one_line(taken, 120)
+        arrived = f"{one.time:%Y-%m-%d %H:%M:%S} UTC" if one.time else ""
+        # Keep an instructor's changes in submitted/ until the student hands in another notebook.
+        is_same = self.there is not None and (self.there == data or before["sha256"] == digest)
+        last = before["arrived"] or before["time"]
+        is_older = file.attempt < before["attempt"] or "" < arrived < last
+        if is_older and is_comparable and not is_same:
+            return "kept", f"{taken}: a newer one was collected before", {}
         first = {before["sha256"]: before["time"]} | before["first"]
-        first[digest] = min(filter(None, [first.get(digest), self.arrived]), default="")
-        self.was_on_time = one.late and before["sha256"] == digest and not before["late"]
-        self.record = {
+        first[digest] = min(filter(None, [first.get(digest), arrived]), default="")
+        was_on_time = one.late and before["sha256"] == digest and not before["late"]
+        is_kept = self.there is not None and not is_same
+        notes = [note, "the earlier one is kept in .course/collected" if is_kept else ""]
+        if first[digest] < arrived:
+            notes.append(f"uploaded again at {arrived}, but {first[digest]} counts")
+        notes += ["the same notebook was collected on time"] if was_on_time else []
+        state = "found" if file.original == self.place.name else "renamed"
+        record = {
             "name": one.name,
             "entry": file.entry if one.group[1] in ("", one.student) else "",
             "group": [*one.group],
             "original": file.original,
-            "email": one.email or before["email"],
             "sha256": digest,
             "attempt": file.attempt,
             "time": first[digest],
-            "arrived": self.arrived,
+            "arrived": arrived,
             "first": {sha: time for sha, time in first.items() if time},
-            "late": one.late and not self.was_on_time,
-            "earlier": before["earlier"],
+            "late": one.late and not was_on_time,
         }
-        # Keep an instructor's changes in submitted/ until the student hands in another notebook.
-        self.is_same = self.there is not None and (
-            self.there == self.data or before["sha256"] == digest
-        )
-        last = before["arrived"] or before["time"]
-        is_older = file.attempt < before["attempt"] or "" < self.arrived < last
-        self.state = "found" if file.original == self.place.name else "renamed"
-        if self.is_same:
-            self.state = "unchanged"
-        elif is_older and is_comparable:
-            self.state = "kept"
+        why = ": ".join(filter(None, [taken, "; ".join(filter(None, notes))]))
+        return "unchanged" if is_same else state, why, record
 
-    def explained(self, note: str) -> str:
-        """Return which file was taken, and why, in one line."""
-        if self.file is None:
-            return note if self.there is None else f"collected before; this time: {note}"
-        notes = [note]
-        if self.state == "kept":
-            notes = ["a newer one was collected before"]
-        elif self.there is not None and not self.is_same:
-            notes.append("the earlier one is kept in .course/collected")
-        if self.state != "kept" and self.record["time"] < self.arrived:
-            notes.append(f"uploaded again at {self.arrived}, but {self.record['time']} counts")
-        notes += ["the same notebook was collected on time"] if self.was_on_time else []
-        taken = one_line("/".join(self.file.place) or self.file.original, 120)
-        return ": ".join(filter(None, [taken, "; ".join(filter(None, notes))]))
+    def keep(self, record: dict[str, Any]) -> list[bytes]:
+        """Keep the notebook in submitted/ as a version, and return all versions."""
+        versions = [(self.kept / path).read_bytes() for path in record["earlier"]]
+        if self.there is not None and self.there not in versions:
+            versions.append(self.there)
+            path = f"{self.name}/{len(versions)}.ipynb"
+            write_atomically(self.kept / path, self.there)
+            record["earlier"] = [*record["earlier"], path]
+        return versions
 
-    def store(self) -> dict[str, Any]:
-        """Update submitted/, and return the student's new record."""
-        if not self.is_same:
-            if self.there is not None:
-                earlier = self.kept / f"{len(self.before['earlier']) + 1}.ipynb"
-                write_atomically(earlier, self.there)
-                path = earlier.relative_to(self.kept.parent.parent).as_posix()
-                self.record["earlier"] = [*self.before["earlier"], path]
-            write_atomically(self.place, self.data)
-        if not self.is_same or self.record["time"] != self.before["time"]:
-            self.place.with_name(STAMP).unlink(missing_ok=True)
-            if self.record["time"]:
-                write_atomically(self.place.with_name(STAMP), f"{self.record['time']}\n")
-        return self.record
+    def put(self, data: bytes, time: str) -> None:
+        """Write a notebook and its time into submitted/."""
+        write_atomically(self.place, data)
+        self.place.with_name(STAMP).unlink(missing_ok=True)
+        if time:
+            write_atomically(self.place.with_name(STAMP), f"{time}\n")
+
+
+def use_attempt(root: Path, lesson: str, student: str, attempt: int) -> str:
+    """Put an earlier version into submitted/ with its time, and return a sentence about it.
+
+    Versions are numbered from the oldest. The version that was there is kept as well.
+
+    Raises:
+        UsageError: the student has no such version. The message lists those that exist.
+    """
+    course, name = ClassFolder(root), one_line(student)
+    known, work = course.noted(f"collected/{lesson}"), _Work(course, lesson, student)
+    record = known.get("students", {}).get(student)
+    if record is None or work.there is None:
+        raise UsageError(f"nothing of {lesson} was collected from {name}")
+    versions = work.keep(record)
+    digests = [sha256(version).hexdigest() for version in versions]
+    first = record.setdefault("first", {})
+    if time := read_stamp(work.place.parent).text:
+        first.setdefault(sha256(work.there).hexdigest(), time)
+    times = [first.get(one, "") for one in digests]
+    labels = [
+        f"{n} {f'of {time}' if time else '(time unknown)'}" for n, time in enumerate(times, 1)
+    ]
+    if attempt > len(versions):
+        raise UsageError(f"{name} has no version {attempt}, but {', '.join(labels)}")
+    # Canvas says only of the newest version whether it is late.
+    record["late_newest"] = record.get("late_newest", record["late"])
+    record["late"] = record["late_newest"] and digests[attempt - 1] == record["sha256"]
+    write_atomically(work.kept / f"{lesson}.json", json.dumps(known, indent=1))
+    work.put(versions[attempt - 1], times[attempt - 1])
+    return f"{name}: version {labels[attempt - 1]} is graded, of {len(versions)}"
 
 
 class Collector(FileNameCollectorPlugin):
@@ -332,10 +333,10 @@ class Collector(FileNameCollectorPlugin):
             app: Any = self.parent
             lesson = app.coursedir.assignment_id
             extracted = Path(app._format_collect_path(app.extracted_directory)).resolve()
-            roster = next(iter(sorted(extracted.glob("*.csv"))), None)
+            roster = min(extracted.glob("*.csv"), default=None)
             try:
                 course = ClassFolder(Path(app.coursedir.root))
-                _, students, _ = find(course, lesson, extracted, {}, roster, None)
+                _, students, _ = find(course, lesson, extracted, {}, roster=roster)
             except CourseError as error:
                 app.fail(str(error))
                 raise

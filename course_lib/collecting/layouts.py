@@ -61,7 +61,6 @@ class HandedIn:
     files: list[File] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)  # why files were left out
     notes: list[str] = field(default_factory=list)  # for the instructor
-    email: str = ""
     time: datetime | None = None
     late: bool = False  # Canvas says so
     is_stranger: bool = False  # not in the roster
@@ -165,15 +164,17 @@ def handed_in(
             strays.append(left_out.get(path, "/".join(parts)))
         for owner, file, late in owners:
             person = next((by_id[one] for one in owner.ids if one in by_id), None)
-            meant = None
-            if person is None and system == "folder" and key(owner.student) not in known:
-                meant = names.meant(owner.student)
+            meant = names.meant(owner.student) if person is None and system == "folder" else None
+            note = f"found by the {meant[1]} in {file.entry!r}" if meant else ""
+            if meant and key(owner.student) in known:  # work that was collected keeps its owner
+                is_other, remedy = meant[0] != owner.student, "from submitted/ and collect again"
+                note = f"fits {meant[0]}: remove {owner.student} {remedy}" if is_other else ""
+                meant = None
             if meant:
                 person = by_student.get(meant[0], Person(meant[0], "", []))
             somebody = person or owner
             one = found.setdefault(somebody.student, _nothing_of(somebody))
-            if meant and (note := f"found by the {meant[1]} in {file.entry!r}") not in one.notes:
-                one.notes.append(note)
+            one.notes += [note] if note and note not in one.notes else []
             one.late |= late
             one.time = owner.time or somebody.time
             one.is_stranger = person is None and bool(roster)
@@ -203,8 +204,7 @@ def handed_in(
 
 def _nothing_of(person: Person) -> HandedIn:
     """Return a student who has handed in nothing so far."""
-    notes = [person.note] if person.note else []
-    return HandedIn(person.student, person.name, notes=notes, email=person.email)
+    return HandedIn(person.student, person.name, notes=[person.note] if person.note else [])
 
 
 def _owners(

@@ -53,10 +53,10 @@ def rerun(root: Path, lesson: str, whose: str, settings: Settings) -> tuple[int,
     with contextlib.closing(executor(settings, lesson)) as pool:
         (result,) = pool.run(iter([planned]))
     cells = result.notebook.cells if result.notebook else []
-    versions = [f"{name} {version(name)}" for name in ("torch", "numpy", "ipython")]
     lines = [line for cell in cells if cell.cell_type == "code" for line in _about(cell)]
     lines += [f"note: {one_line(notice, 1000)}" for notice in result.notices]
     lines += [f"not graded: {result.fault}"] if result.fault else []
+    versions = [f"{name} {version(name)}" for name in ("torch", "numpy", "ipython")]
     lines.append(", ".join([f"Python {platform.python_version()}", *versions]))
     lines.append(_DIFFERENT.format(settings.limits, memory=settings.limits.memory / 1e9))
     return (INCOMPLETE if result.fault else COMPLETE), lines
@@ -68,16 +68,16 @@ def _about(cell: NotebookNode) -> list[str]:
     name = grade_id(cell) or one_line(first, 60)
     if not is_used(cell):
         return [f"[ ] {name}: not run"]
-    said = [_text(output) for output in cell.outputs]
+    text = "\n".join(map(_text, cell.outputs))
     if is_check(cell):
         row = read_check(cell)
         points = "no points" if row.points is None else f"{row.points:g} of {row.max_points:g}"
         name = f"{name}: {row.outcome}, {points}"
-        said = [": ".join(filter(None, [row.mistake, row.message, row.reason]))]
-    shown = [line for text in said for line in plain_text(text).splitlines()]
-    more = [f"and {len(shown) - _MOST_LINES} more lines"] if len(shown) > _MOST_LINES else []
-    shown = [f"      {line}" for line in [*shown[:_MOST_LINES], *more]]
-    return [f"[{cell.execution_count or ' '}] {name}", *shown]
+        text = ": ".join(filter(None, [row.mistake, row.message, row.reason]))
+    shown = plain_text(text).splitlines()
+    if len(shown) > _MOST_LINES:
+        shown[_MOST_LINES:] = [f"and {len(shown) - _MOST_LINES} more lines"]
+    return [f"[{cell.execution_count or ' '}] {name}", *(f"      {line}" for line in shown)]
 
 
 def _text(output: NotebookNode) -> str:

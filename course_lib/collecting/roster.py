@@ -8,19 +8,18 @@ github_id and name (https://docs.github.com/education, "Manage classroom rosters
 """
 
 import contextlib
-import itertools
 import json
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 import babel
 from babel.localedata import locale_identifiers
-from dateutil import parser
 
+from course_lib.collecting.dates import has_gradebook
 from course_lib.grading.adapters.nbgrader import one_transaction
 from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 from course_lib.grading.exports.lms import IDS
@@ -140,38 +139,36 @@ def _in_english(sheet: Sheet) -> Sheet:
 def _times(texts: Sequence[str], path: Path) -> list[datetime | None]:
     """Convert times from Moodle, in the downloading user's zone and language, to UTC."""
     given = {text for text in texts if text not in ("", "-")}
-    for names in itertools.chain([({}, {})], _calendars()):
+    languages = sorted({name.partition("_")[0] for name in locale_identifiers()})
+    for language in ("", *languages):
         with contextlib.suppress(ValueError, OverflowError, LookupError):
-            read = {text: _moment(text, *names).astimezone(UTC) for text in given}
-            return [read[text].replace(tzinfo=None) if text in read else None for text in texts]
+            found = {text: _moment(text, language).astimezone(UTC) for text in given}
+            return [found[text].replace(tzinfo=None) if text in found else None for text in texts]
     raise UsageError(
         f"{path} has a time that cannot be read, {one_line(min(given))!r}: set Moodle to English "
         "and download the worksheet again"
     )
 
 
-def _calendars() -> Iterator[tuple[dict[str, int], dict[str, int]]]:
-    """Yield the names of months and of weekdays in each language, with their numbers."""
-    for language in sorted({name.partition("_")[0] for name in locale_identifiers()}):
-        locale = babel.Locale(language)
-        named = []
-        for kinds in (locale.months, locale.days):
-            found = [kinds[one]["wide"] for one in ("format", "stand-alone")]
-            named.append({key(name): number for one in found for number, name in one.items()})
-        yield named[0], named[1]
+def _moment(text: str, language: str) -> datetime:
+    """Return a time in Moodle's long format in a language, or "" for one without names.
 
-
-def _moment(text: str, months: Mapping[str, int], weekdays: Mapping[str, int]) -> datetime:
-    """Return a time in Moodle's long format, or one without names; raise ValueError for others."""
-    if re.match(r"[A-Z][a-z]+day, .*[A-Z][a-z]+.*\d{4}, ", text):  # English, as Moodle writes it
-        return parser.parse(text)
-    if not weekdays:
+    Raises:
+        ValueError, LookupError: it is not in this language, or its weekday is wrong.
+    """
+    if not language:  # a spreadsheet has changed it
         return parse_time(text)
+    months, weekdays = (
+        {key(name): at for form in kind.values() for at, name in form["wide"].items()}
+        for kind in (babel.Locale(language).months, babel.Locale(language).days)
+    )
     words, numbers = re.findall(r"[^\W\d_]+", key(text)), [*map(int, re.findall(r"\d+", text))]
     (year,) = (number for number in numbers if number > 99)
     rest = [number for number in numbers if number != year]
     month = [months[word] for word in words if word in months] or [rest.pop(numbers[0] != year)]
     day, hour, minute = rest
+    if {"am", "pm"} & {*words}:
+        hour = hour % 12 + 12 * ("pm" in words)
     moment = datetime(year, month[0], day, hour, minute)
     if moment.weekday() not in {weekdays.get(word) for word in words}:
         raise ValueError
@@ -217,14 +214,13 @@ def enroll(course: ClassFolder, people: Collection[Person]) -> tuple[int, int]:
     with quiet_nbgrader(), course.gradebook() as gradebook, one_transaction(gradebook):
         known = {one.id: one for one in gradebook.students}
         for one in people:
-            last, comma, first = one.name.partition(",")
-            if not comma:
-                first, _, last = one.name.rpartition(" ")
-            about = {"first_name": first, "last_name": last, "email": one.email}
-            about = {name: text.strip() for name, text in about.items() if text.strip()}
-            about |= {"lms_user_id": one.elsewhere} if one.elsewhere else {}
+            first, _, last = one.name.rpartition(" ")
+            if "," in one.name:
+                last, _, first = one.name.partition(",")
+            about = {"first_name": first.strip(), "last_name": last.strip(), "email": one.email}
+            about |= {"lms_user_id": one.elsewhere}
             was = known.get(one.student)
-            blank = {name: text for name, text in about.items() if not getattr(was, name, "")}
+            blank = {at: text for at, text in about.items() if text and not getattr(was, at, "")}
             gradebook.update_or_create_student(one.student, **blank)
             new += was is None
         return new, len(known) + new
@@ -232,15 +228,14 @@ def enroll(course: ClassFolder, people: Collection[Person]) -> tuple[int, int]:
 
 def class_of(course: ClassFolder) -> list[Person]:
     """Return the students in the gradebook."""
-    kind, _, path = course.coursedir("").db_url.partition(":///")
-    if kind == "sqlite" and not Path(path).is_file():  # opening would create the database
+    if not has_gradebook(course):
         return []
     with quiet_nbgrader(), course.gradebook() as gradebook:
         return [
             Person(
                 one.id,
-                f"{one.first_name or ''} {one.last_name or ''}".strip(),
-                [text for text in (one.id, one.email, one.lms_user_id) if text],
+                " ".join(filter(None, (one.first_name, one.last_name))),
+                [*filter(None, (one.id, one.email, one.lms_user_id))],
                 email=one.email or "",
                 elsewhere=one.lms_user_id or "",
             )
@@ -254,17 +249,21 @@ class Names:
     def __init__(self, people: Iterable[Person], lesson: str) -> None:
         self._lesson = " ".join(_words(lesson))
         self._labels: dict[frozenset[str], set[tuple[str, str]]] = defaultdict(set)
+        self._with: dict[str, set[frozenset[str]]] = defaultdict(set)  # labels by one of the words
         for one in people:
             labels = [(label, "id") for label in (*one.ids, one.email.partition("@")[0])]
             for label, kind in [*labels, (one.name, "name")]:
-                if len("".join(_words(label))) > 2:
-                    self._labels[frozenset(_words(label))].add((one.student, kind))
+                words = frozenset(_words(label))
+                if len("".join(words)) > 2:
+                    self._labels[words].add((one.student, kind))
+                    self._with[min(words)].add(words)
 
     def meant(self, name: str) -> tuple[str, str] | None:
         """Return the only student whom a name names, and by what. Most words count."""
         text = f" {' '.join(_words(NOTEBOOK.sub('', name)))} ".replace(f" {self._lesson} ", "  ")
-        found = [label for label in self._labels if label <= {*text.split()}]
-        best = max(found, key=len, default=frozenset[str]())
+        words = frozenset(text.split())
+        found = [one for word in words for one in self._with.get(word, ()) if one <= words]
+        best = max(found, key=lambda one: (len(one), sorted(one)), default=frozenset[str]())
         who = {student for student, _ in self._labels.get(best, ())}
         others = (self._labels[one] for one in found if not one <= best)
         if len(who) != 1 or any({student for student, _ in one} != who for one in others):

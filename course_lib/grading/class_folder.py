@@ -231,18 +231,20 @@ def parse_graded(text: str, *, brief: bool = False) -> NotebookNode | None:
     """Parse the text of a graded notebook; return None if it is damaged.
 
     The course wrote and validated it, so nbformat need not validate it again. If `brief`, keep only
-    nbgrader's cells that are not answers, because each cell takes time, and digests of the answers.
+    digests of the answers and nbgrader's other cells, as plain dicts because nodes take time.
     """
     try:
         found = json.loads(text)
         if brief:
-            marked = [c for c in found["cells"] if "nbgrader" in c["metadata"]]
-            found["cells"] = [c for c in marked if not c["metadata"]["nbgrader"].get("solution")]
-            answers = [c for c in marked if c["metadata"]["nbgrader"].get("solution")]
-            texts = {grade_id(c).removesuffix(ANSWER): "".join(c["source"]) for c in answers}
-            digests = {name: digest(" ".join(text.split())) for name, text in texts.items()}
+            cells, found["cells"], answers = found["cells"], [], []
+            for cell in (one for one in cells if "nbgrader" in one["metadata"]):
+                cell["source"] = "".join(cell["source"])
+                is_answer = cell["metadata"]["nbgrader"].get("solution")
+                (answers if is_answer else found["cells"]).append(cell)
+            texts = {grade_id(c).removesuffix(ANSWER): c["source"].split() for c in answers}
+            digests = {name: digest(" ".join(words)) for name, words in texts.items()}
             found["metadata"].setdefault("course", {})["answer_digests"] = digests
-        notebook = nbformat.v4.to_notebook(found)
+        notebook = NotebookNode(found) if brief else nbformat.v4.to_notebook(found)
     except (ValueError, TypeError, AttributeError, LookupError):
         return None
     return notebook if "cells" in notebook and "metadata" in notebook else None

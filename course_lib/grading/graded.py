@@ -69,13 +69,13 @@ class GradedSubmission:
     zero: bool = False  # missing work that counts 0
     answer_digests: Mapping[str, str] = field(default_factory=dict)  # equal for equal answers
 
-    @property
+    @cached_property
     def points(self) -> float | None:
         """Return the points of the machine-graded exercises, or None if none of them is graded."""
         graded = [one.points for one in self.rows if one.points is not None]
         return sum(graded) if graded else None
 
-    @property
+    @cached_property
     def written(self) -> dict[str, str]:
         """Return the state of each answer for a person by name, or nothing after a problem."""
         answers = (*(one for one in self.rows if one.outcome == WAITING), *self.answers)
@@ -91,7 +91,7 @@ class GradedSubmission:
         """Return the answers that have changed since a person gave them points."""
         return [o for o in (*self.rows, *self.answers) if o.outcome == WAITING and o.reason]
 
-    @property
+    @cached_property
     def blanks(self) -> dict[str, str]:
         """Return the ungraded exercises with reasons. The name "" means the whole submission."""
         if self.problem:

@@ -7,9 +7,9 @@ stderr gives 0 points and any result that is not a number gives full marks.
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import cast
 
 from nbformat import NotebookNode
+from nbformat.v4 import to_notebook
 
 from course_lib.grading.cell_kinds import check_cells, grade_id, is_check, is_plain_test, is_used
 from course_lib.grading.graded import GradedExercise, GradedSubmission
@@ -99,7 +99,8 @@ def _as_nbgrader_grades(cell: Mapping, blank: GradedExercise, errors: list) -> G
     """Grade an ordinary test as nbgrader does: 0 after an error, else its result or full marks."""
     from nbgrader.utils import determine_grade
 
-    points, most = determine_grade(cast(NotebookNode, cell))
+    (whole,) = to_notebook({"cells": [cell], "metadata": {}}).cells  # with lines joined
+    points, most = determine_grade(whole)
     outcome = "correct" if points is not None and points >= most else "incorrect"
     message = None
     if errors:

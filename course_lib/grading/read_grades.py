@@ -130,5 +130,5 @@ def _explained(
         problem=graded.problem or problem,
         notices=tuple(dict.fromkeys(notices)),
         seconds=entry.seconds.get("total", 0.0),
-        answer_digests=notebook.metadata.course.answer_digests if notebook else {},
+        answer_digests=notebook["metadata"]["course"]["answer_digests"] if notebook else {},
     )

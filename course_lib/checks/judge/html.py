@@ -8,7 +8,7 @@ They color only a side bar, which is visible on white and black and has no meani
 import html
 from collections.abc import Iterable, Mapping, Sequence
 
-MARK = "≠"  # after a number that differs from the expected one
+MARK = "≠"  # follows a number that differs from the expected one
 # At least 3 to 1 against white and against the darkest editors; a test computes it.
 BARS = {"good": "#1a7f37", "bad": "#b35900", "neutral": "#6e7781", "hint": "#0969da"}
 _BLOCK = "padding:.3em .9em;margin:.4em 0;line-height:1.5;font-family:system-ui,sans-serif"

@@ -1,0 +1,174 @@
+"""Due dates: `course extend`, lateness that only Canvas knows, and lessons that are still open.
+
+nbgrader stores an extension as a duration, so a clock change would move the due date to another
+hour. Therefore .course/extensions/LESSON.json records the dates of each extension in UTC:
+
+    {"ada": {"zone": "Europe/Berlin", "due": "2026-03-28 22:59:00", "until": "2026-03-29 21:59:00"}}
+"""
+
+import contextlib
+import difflib
+import json
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
+from course_lib.grading.intake.ordinary_files import one_line
+from course_lib.grading.intake.timestamps import UnclearTimeError, parse_time, read_stamp
+from course_lib.workspace.errors import UsageError
+from course_lib.workspace.files import write_atomically
+
+
+def extend(root: Path, lesson: str, student: str, until: str) -> str:
+    """Move one student's due date, and return a sentence about it.
+
+    Raises:
+        UsageError: the student, the date or the lesson's due date is not known.
+    """
+    course = ClassFolder(root)
+    try:
+        moment = parse_time(until)
+    except ValueError as error:
+        form = 'is not a date; write it like "2026-03-05 23:59 UTC"'
+        why = error if isinstance(error, UnclearTimeError) else form
+        raise UsageError(f"--to {one_line(until)!r} {why}") from error
+    with quiet_nbgrader():
+        release = course.read_release(lesson)[1]
+        with course.gradebook() as gradebook:
+            due = {one.name: one.duedate for one in gradebook.assignments}.get(lesson)
+            known = {one.id for one in gradebook.students}
+        if due is None:
+            raise UsageError(
+                f"{lesson} has no due date yet: nbgrader db assignment add {lesson} "
+                '--duedate="YYYY-MM-DD HH:MM UTC"'
+            )
+        if moment < due:
+            raise UsageError(
+                f"--to {moment:%Y-%m-%d %H:%M} UTC is before the due date of the class, "
+                f"{due:%Y-%m-%d %H:%M} UTC: name a later one"
+            )
+        known |= {folder.parent.name for folder in course.step("submitted").glob(f"*/{lesson}")}
+        if student not in known:
+            near = difflib.get_close_matches(student, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"nbgrader db student add {student}"
+            raise UsageError(f"there is no student {one_line(student)} here; {hint}")
+        course.ensure_assignment(lesson, release)  # the extension's row refers to its cells
+        extension = moment - due if moment > due else None
+        with course.gradebook() as gradebook:
+            gradebook.update_or_create_student(student)
+            gradebook.update_or_create_submission(lesson, student, extension=extension)
+    given = course.noted(f"extensions/{lesson}")
+    given.pop(student, None)
+    of_class = f"{due:%Y-%m-%d %H:%M} UTC"
+    said = f"{student}: {lesson} is due with the class again, {of_class}"
+    if extension is not None:
+        given[student] = {"zone": _zone_of(course, until), "due": f"{due}", "until": f"{moment}"}
+        said = (
+            f"{student}: {lesson} is due {moment:%Y-%m-%d %H:%M} UTC, and {of_class} "
+            f"for the class; now or later: course grade {lesson}"
+        )
+    write_atomically(course.private / f"extensions/{lesson}.json", json.dumps(given, indent=1))
+    return said
+
+
+def follow_due_date(root: Path, lesson: str) -> list[str]:
+    """Keep the local hour of extensions after the class's due date was moved.
+
+    Return a line for each student whose due date is corrected. An extension that was changed by
+    any other means than `course extend` is left alone.
+    """
+    course = ClassFolder(root)
+    lines, given = [], course.noted(f"extensions/{lesson}")
+    if not given:
+        return lines
+    with quiet_nbgrader(), course.gradebook() as gradebook:
+        assignment = gradebook.find_assignment(lesson)
+        known = {one.student_id: one.extension for one in assignment.submissions}
+        due = (assignment.duedate or datetime.min).replace(tzinfo=UTC)
+        for student, about in given.items():
+            zone, *dates = ZoneInfo(about["zone"]), about["due"], about["until"]
+            was_due, until = (datetime.fromisoformat(f"{one}+00:00") for one in dates)
+            if assignment.duedate is None or known.get(student) != until - was_due:
+                continue
+            # Python subtracts and adds by wall-clock time within one zone.
+            days = until.astimezone(zone) - was_due.astimezone(zone)
+            until = (due.astimezone(zone) + days).astimezone(UTC)
+            about |= {"due": f"{assignment.duedate}", "until": f"{until.replace(tzinfo=None)}"}
+            if until - due != known[student]:
+                gradebook.update_or_create_submission(lesson, student, extension=until - due)
+                lines.append(
+                    f"{one_line(student)}: {lesson} is due {until:%Y-%m-%d %H:%M} UTC, at the "
+                    f"same hour in {zone} as before"
+                )
+    write_atomically(course.private / f"extensions/{lesson}.json", json.dumps(given, indent=1))
+    return lines
+
+
+def _zone_of(course: ClassFolder, until: str) -> str:
+    """Return the time zone that a date names, or else the course's `c.Exchange.timezone`."""
+    named = until.split()[-1]
+    for name in (named, course.config.get("Exchange", {}).get("timezone", "UTC")):
+        with contextlib.suppress(KeyError, ValueError, OSError):
+            if name not in ("UTC", "GMT"):
+                return ZoneInfo(name).key
+    return "UTC"
+
+
+def late_notices(root: Path, lessons: Iterable[str]) -> dict[str, str]:
+    """Return a notice for each lesson with work that Canvas marks as late without a time."""
+    course, notices = ClassFolder(root), {}
+    submitted = course.step("submitted")
+    for lesson in lessons:
+        late = [
+            one_line(student)
+            for student, about in sorted(course.collected(lesson).items())
+            if about["late"] and not read_stamp(submitted / student / lesson).text
+        ]
+        if late:
+            notices[lesson] = (
+                f"{lesson}: Canvas marked {len(late)} submission{'s' * (len(late) > 1)} as late "
+                f"({', '.join(late)}) but gave no time, so no lateness or penalty was computed. "
+                "To apply one, write the time that Canvas shows into "
+                f"{submitted.name}/STUDENT/{lesson}/timestamp.txt and run course grade"
+            )
+    return notices
+
+
+def has_gradebook(course: ClassFolder) -> bool:
+    """Return whether there is a gradebook. Opening it would create a database in SQLite."""
+    kind, _, path = course.coursedir("").db_url.partition(":///")
+    return kind != "sqlite" or Path(path).is_file()
+
+
+def open_lessons(root: Path, given: Iterable[str], solved: Iterable[str]) -> dict[str, str]:
+    """Return the lessons among `solved` that are open, each with the reason.
+
+    A lesson is open until its due date has passed for everyone, extensions included. A lesson
+    without a due date is open if it is handed out now. It is also open if it was handed out before
+    and submitted/ holds no work for it yet.
+
+    Args:
+        root: the class folder.
+        given: the lessons that are handed out now. Zips in bundles/ hold the earlier ones.
+        solved: the lessons whose solutions are handed out.
+    """
+    course, dues, found = ClassFolder(root), {}, {}
+    if has_gradebook(course):
+        with quiet_nbgrader(), course.gradebook() as gradebook:
+            for one in gradebook.assignments:
+                if one.duedate is not None:
+                    dues[one.name] = max([one.duedate, *(work.duedate for work in one.submissions)])
+    zips = [re.split(r"[_.]", path.name) for path in (root / "bundles").glob("*.zip")]
+    now = datetime.now(UTC).replace(tzinfo=None)
+    for lesson in solved:
+        is_collected = any(course.step("submitted").glob(f"*/{lesson}"))
+        was_given = any(lesson[:2] in parts for parts in zips)
+        if lesson in dues:
+            if dues[lesson] > now:
+                found[lesson] = f"due {dues[lesson]:%Y-%m-%d %H:%M} UTC"
+        elif lesson in given or (was_given and not is_collected):
+            found[lesson] = "handed out, without a due date in the gradebook"
+    return found

@@ -699,12 +699,17 @@ for name, heads in settings.items():
     print(f"heads off: {name:14s}{repeated[name][0]:2d} of 20 passwords", end=", ")
     print(f"{repeated[name][1]:2d} of 10 names")
 assert min(repeated["none"][0], repeated["eight others"][0]) >= 19 and repeated["the eight"][0] == 0
-assert 0 < repeated["the eight"][1] < repeated["none"][1]
+assert repeated["the eight"][1] == 0 and repeated["none"][1] in (4, 5, 6)
+assert repeated["eight others"][1] in (3, 4, 5)
 
 # %% [markdown]
 # The whole model repeats all 20 passwords. Without the eight heads it repeats none, and without the
 # eight others it repeats all 20. Only the control group shows that it matters *which* eight heads of
-# these layers are off. Some names survive without the eight heads, so other heads must help.
+# these layers are off.
+#
+# The names are harder. In our run, the whole model repeats five of ten. Without the eight heads it
+# repeats none, and without the eight others it repeats four. (Often it writes only the first part of
+# a name, such as *Plover*.)
 
 # %% [markdown]
 # ## 8. Sinks

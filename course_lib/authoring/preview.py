@@ -4,7 +4,7 @@ These pictures stand outside the course's pages, so they have a background and c
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -104,7 +104,7 @@ def arcs(
     strongest = weights.max(axis=0) if len(words) else np.zeros(len(letters))
     for x, letter, weight in zip(across, letters, strongest, strict=True):
         place = (x - box / 2, top - box / 2)
-        frame = {"boxstyle": f"round,pad=0,rounding_size={box / 6}", "ec": KEY}
+        frame: dict[str, Any] = {"boxstyle": f"round,pad=0,rounding_size={box / 6}", "ec": KEY}
         axes.add_patch(FancyBboxPatch(place, box, box, fc=look.paper, lw=1.5, **frame))
         fill = {**frame, "fc": look.weight, "alpha": 0.65 * float(weight), "lw": 0}
         axes.add_patch(FancyBboxPatch(place, box, box, **fill))

@@ -105,12 +105,10 @@ def _called(answer: FunctionType) -> list[FunctionType]:
     """Return a function and those of the exercises that it calls, each once."""
     found = [answer]
     for function in found:
-        inside = [function.__globals__.get(name) for name in function.__code__.co_names]
-        found += [
-            one
-            for one in dict.fromkeys(filter(lambda one: isinstance(one, FunctionType), inside))
-            if one.__module__.startswith("course_lib.exercises") and one not in found
-        ]
+        for name in function.__code__.co_names:
+            one = function.__globals__.get(name)
+            if isinstance(one, FunctionType) and one not in found:
+                found += [one] * one.__module__.startswith("course_lib.exercises")
     return found
 
 

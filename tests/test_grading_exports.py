@@ -222,6 +222,9 @@ def test_missing_work_counts_0_only_when_asked_and_when_it_is_due(course, filled
     table = {row[0]: row for row in cells(outcome.output.read_bytes())}
     total = table["student"].index(f"{LESSON}/total")
     assert (table["dan"][total], table["new"][total]) == ("0", "")
+    (course / "submitted/dan" / LESSON).mkdir(parents=True)  # handed in, but not graded yet
+    assert last(filled(canvas(*rows), lessons=[LESSON], zero_missing=True)[1]) == [""] * 4
+    shutil.rmtree(course / "submitted/dan")
     with opened(course) as book:
         book.find_assignment(LESSON).duedate = datetime(2999, 1, 1)
     assert last(filled(canvas(*rows), lessons=[LESSON], zero_missing=True)[1]) == [""] * 4

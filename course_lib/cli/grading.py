@@ -1,5 +1,6 @@
 """The verbs of `course` for a class: demo, grade, rerun, report, export."""
 
+import gc
 import json
 from pathlib import Path
 from typing import Annotated, Literal
@@ -189,9 +190,13 @@ def report(
 
     root = course_root()
     name = find_lesson(assignment_names(root), lesson) if lesson else None
-    with working("reading the gradebook", quiet):
-        late = late_notices(root, assignment_names(root))
-        page = str(pages.write_report(root, name, late))
+    gc.disable()  # all grades stay until the end, and searching them for garbage takes time
+    try:
+        with working("reading the gradebook", quiet):
+            late = late_notices(root, assignment_names(root))
+            page = str(pages.write_report(root, name, late))
+    finally:
+        gc.enable()
     typer.echo(json.dumps({"report": page}) if as_json else page)
 
 

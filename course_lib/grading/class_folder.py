@@ -24,7 +24,7 @@ from traitlets import TraitError
 from traitlets.config import Config
 
 from course_lib.grading.adapters.nbgrader import Gradebook
-from course_lib.grading.cell_kinds import ANSWER, check_cells, grade_id, is_plain_test
+from course_lib.grading.cell_kinds import ANSWER, check_cells, grade_id, is_plain_test, is_theirs
 from course_lib.grading.gradebook import change_cells, opened
 from course_lib.grading.intake.ordinary_files import IntakeError, read_ordinary
 from course_lib.grading.ledger import digest
@@ -236,13 +236,11 @@ def parse_graded(text: str, *, brief: bool = False) -> NotebookNode | None:
     try:
         found = json.loads(text)
         if brief:
-            cells, found["cells"], answers = found["cells"], [], []
-            for cell in (one for one in cells if "nbgrader" in one["metadata"]):
-                cell["source"] = "".join(cell["source"])
-                is_answer = cell["metadata"]["nbgrader"].get("solution")
-                (answers if is_answer else found["cells"]).append(cell)
-            texts = {grade_id(c).removesuffix(ANSWER): c["source"].split() for c in answers}
-            digests = {name: digest(" ".join(words)) for name, words in texts.items()}
+            marked = [c for c in found["cells"] if "nbgrader" in c["metadata"]]
+            kept = (c for c in marked if not is_theirs(c))
+            found["cells"] = [c | {"source": "".join(c["source"])} for c in kept]
+            texts = {grade_id(c): "".join(c["source"]).split() for c in marked if is_theirs(c)}
+            digests = {n.removesuffix(ANSWER): digest(" ".join(t)) for n, t in texts.items()}
             found["metadata"].setdefault("course", {})["answer_digests"] = digests
         notebook = NotebookNode(found) if brief else nbformat.v4.to_notebook(found)
     except (ValueError, TypeError, AttributeError, LookupError):

@@ -1,6 +1,7 @@
 """Export grades: read the gradebook, fill an LMS's file or make a table, and write it."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -83,16 +84,16 @@ def _read_gradebook(
         raise ExportError(f"--map names {stray[0]}, which is not exported: add it to the lessons")
     lessons = []
     for name in names:
-        try:
+        first = ""
+        with suppress(GradingError, LookupError):
             first = course.read_release(name)[1].cells[0].source
-        except (GradingError, LookupError):
-            first = ""
         title = first.partition("\n")[0].strip("# ") if first.startswith("#") else ""
         lesson = replace(read_lesson(course, name, brief=True), title=title)
         now = datetime.now(UTC).replace(tzinfo=None)
         if request.zero_missing and (dues[name] or now) <= now:
-            later = {one for one, due in lesson.extensions.items() if parse_time(due) > now}
-            gone = [one for one, *_ in people if lesson.of(one).absent and one not in later]
+            kept = {one for one, due in lesson.extensions.items() if parse_time(due) > now}
+            kept |= {path.parent.name for path in course.step("submitted").glob(f"*/{name}")}
+            gone = [one for one, *_ in people if lesson.of(one).absent and one not in kept]
             zeros = (GradedSubmission(one, absent=True, zero=True) for one in gone)
             lesson = replace(lesson, students=(*lesson.students, *zeros))
         lessons.append(lesson)

@@ -354,8 +354,8 @@ class OverQueriesSpared(Softmax):
 
 @mistake
 class RootOfAnotherSize(Attention):
-    """You divide the scores by the wrong number, such as the root of the number of queries, keys or
-    value features.
+    """You divide the scores by the wrong number, such as the root of the number of queries, keys,
+    value features, or features of all heads.
 
     How many products are summed in one score?
     """
@@ -376,6 +376,25 @@ class RootOfTheQueries(RootOfAnotherSize):
 class RootOfAxis1(RootOfAnotherSize):
     def score(self, q, k) -> Tensor:
         return self.product(q, k) / math.sqrt(q.shape[1])
+
+
+@like(RootOfAnotherSize)
+class RootOfAllHeads(RootOfAnotherSize):
+    def score(self, q, k) -> Tensor:
+        heads = q.shape[1] if q.dim() == 4 else 1
+        return self.product(q, k) / math.sqrt(heads * q.shape[-1])
+
+
+@mistake
+class MultipliedByTheRoot(Attention):
+    """You multiply the scores by the root of the number of features instead of dividing by it, so
+    your weights are too sharp if there is more than one feature.
+
+    Which number brings the variance of q . k back to 1?
+    """
+
+    def root(self, q) -> float:
+        return q.shape[-1] ** -0.5
 
 
 @mistake

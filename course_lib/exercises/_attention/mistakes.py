@@ -195,13 +195,31 @@ class EmptyRowPatched(Softmax):
 
 @mistake
 class FiniteFill(EmptyRowUniform):
-    """You fill dropped scores with a finite number, such as -1e9. If the other scores are as small
-    or smaller, the fill changes the weights.
+    """You fill dropped scores with a finite number, such as -1e9, or add one to them. If the other
+    scores are as small or smaller, or there are none, the softmax gives weight to dropped keys.
 
     Which value is below every finite score, in every dtype?
     """
 
     clear = zeroed
+
+
+@like(FiniteFill)
+class SmallestNumberFilledThenZeroed(FiniteFill):
+    def fill(self, scores, allowed) -> Tensor:
+        return scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
+
+
+@like(FiniteFill)
+class FiniteNumberAdded(EmptyRowUniform):
+    def fill(self, scores, allowed) -> Tensor:
+        return scores + (~allowed).to(scores.dtype) * -1e9
+
+
+@like(FiniteFill)
+class LogarithmAdded(EmptyRowUniform):
+    def fill(self, scores, allowed) -> Tensor:
+        return scores + (allowed.to(scores.dtype) + 1e-45).log()
 
 
 @mistake
@@ -267,6 +285,11 @@ class MaskInverted(Softmax):
 
 
 @like(MaskInverted)
+class MaskInvertedWithNan(MaskInverted):
+    spare = clear = untouched
+
+
+@like(MaskInverted)
 class AllowedInvertedIfAnyIsDropped(Softmax):
     def join(self, scores, real, own) -> Tensor:
         allowed = Softmax.join(self, scores, real, own)
@@ -322,6 +345,13 @@ class FilledWithZero(Softmax):
         return scores.masked_fill(~allowed, 0.0)
 
 
+@like(FilledWithZero)
+class RenormalizedAfterFillingZero(FilledWithZero):
+    def clear(self, weights, allowed) -> Tensor:
+        kept = weights * allowed
+        return kept / (kept.sum(-1, keepdim=True) + 1e-13)
+
+
 @mistake
 class OverQueries(Softmax):
     """Your softmax runs over an axis other than the keys, so the weights of a query need not sum to
@@ -350,6 +380,12 @@ class OverQueriesCleared(Softmax):
 class OverQueriesSpared(Softmax):
     axis = -2
     spare = Softmax.spare
+
+
+@like(OverQueries)
+class OverAxis1(FiniteFill):
+    axis = 1
+    fill = SmallestNumberFilled.fill
 
 
 @mistake
@@ -451,6 +487,13 @@ class UnstableButGuarded(Softmax):
 
     def normalize(self, kept) -> Tensor:
         return over_its_sum(kept.exp())
+
+
+@like(Unstable)
+class UnstableWithASmallNumber(UnstableButGuarded):
+    def normalize(self, kept) -> Tensor:
+        e = kept.exp()
+        return e / (e.sum(-1, keepdim=True) + 1e-10)
 
 
 @like(Unstable)

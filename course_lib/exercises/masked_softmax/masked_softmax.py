@@ -75,6 +75,7 @@ def problems(rng) -> Problems:
         "dropped key may be above them."
     )
     yield edge(np.full((1, 1, 3), lowest), [2])
+    yield edge(np.full((1, 1, 3), float(np.finfo("float32").min)), [2], dtype="float32")
     yield "In float16, too, no number that you fill in may be above a score, such as -6e4."
     yield edge(np.full((1, 1, 3), lowest_half), [2], dtype="float16", tolerance=1e-3)
     yield (

@@ -97,9 +97,7 @@ def queries_used_twice(batch, num_queries, num_keys, d, d_v, bytes_per_element=4
 
 
 @like(queries_used_twice)
-def queries_used_twice_with_4_bytes(
-    batch, num_queries, num_keys, d, d_v, bytes_per_element=4
-) -> dict[str, int]:
+def and_always_4_bytes(batch, num_queries, num_keys, d, d_v, bytes_per_element=4) -> dict[str, int]:
     return queries_used_twice(batch, num_queries, num_keys, d, d_v)
 
 

@@ -205,12 +205,6 @@ class FiniteFill(EmptyRowUniform):
 
 
 @like(FiniteFill)
-class SmallestNumberFilledThenZeroed(FiniteFill):
-    def fill(self, scores, allowed) -> Tensor:
-        return scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
-
-
-@like(FiniteFill)
 class FiniteNumberAdded(EmptyRowUniform):
     def fill(self, scores, allowed) -> Tensor:
         return scores + (~allowed).to(scores.dtype) * -1e9

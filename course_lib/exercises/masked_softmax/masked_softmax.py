@@ -4,10 +4,11 @@ import numpy as np
 
 from course_lib.checks.judge.definitions import Exercise, Marking, Returned
 from course_lib.checks.observe.probe import Array, tensor
+from course_lib.exercises._attention import mistakes as of_any_attention
 from course_lib.exercises._attention.mistakes import shared
 from course_lib.exercises._attention.properties import RETURNED
 from course_lib.exercises._attention.steps import Softmax
-from course_lib.exercises.kit import Problems, call, edge
+from course_lib.exercises.kit import Problems, call, edge, mistake, worded_like
 
 
 def some_keys(rng, *shape) -> np.ndarray:
@@ -94,6 +95,12 @@ def problems(rng) -> Problems:
     yield "An empty row must have gradient 0, and the other gradients must stay finite."
     given = scores(2, 3, requires_grad=True)
     yield call(given, mask=SECOND_ROW_EMPTY, grad_outputs=rng.normal(0, 1, (2, 3)))
+
+
+@mistake
+@worded_like(of_any_attention.FiniteFill)
+class LowestNumberFilled(of_any_attention.SmallestNumberFilled):
+    clear = of_any_attention.zeroed
 
 
 EXERCISE = Exercise(

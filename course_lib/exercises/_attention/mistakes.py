@@ -339,13 +339,6 @@ class FilledWithZero(Softmax):
         return scores.masked_fill(~allowed, 0.0)
 
 
-@like(FilledWithZero)
-class RenormalizedAfterFillingZero(FilledWithZero):
-    def clear(self, weights, allowed) -> Tensor:
-        kept = weights * allowed
-        return kept / (kept.sum(-1, keepdim=True) + 1e-13)
-
-
 @mistake
 class OverQueries(Softmax):
     """Your softmax runs over an axis other than the keys, so the weights of a query need not sum to

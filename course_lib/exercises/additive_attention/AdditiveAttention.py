@@ -193,7 +193,7 @@ EXERCISE = Exercise(
     oracle=oracle.additive_attention,
     mistakes=shared(
         Additive,
-        without={"renormalized_after_softmax", "renormalized_after_filling_zero", *HEADS_MIXED_UP},
+        without={"renormalized_after_softmax", *HEADS_MIXED_UP},
     ),
     properties=WEIGHTS,
     hints=(

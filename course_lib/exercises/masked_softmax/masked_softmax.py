@@ -1,6 +1,7 @@
 """`masked_softmax`: weights of the allowed keys, with zeros in empty rows."""
 
 import numpy as np
+from torch import Tensor
 
 from course_lib.checks.judge.definitions import Exercise, Marking, Returned
 from course_lib.checks.observe.probe import Array, tensor
@@ -101,6 +102,14 @@ def problems(rng) -> Problems:
 @worded_like(of_any_attention.FiniteFill)
 class LowestNumberFilled(of_any_attention.SmallestNumberFilled):
     clear = of_any_attention.zeroed
+
+
+@mistake
+@worded_like(of_any_attention.FilledWithZero)
+class RenormalizedAfterFillingZero(of_any_attention.FilledWithZero):
+    def clear(self, weights, allowed) -> Tensor:
+        kept = weights * allowed
+        return kept / (kept.sum(-1, keepdim=True) + 1e-13)
 
 
 EXERCISE = Exercise(

@@ -477,7 +477,7 @@ class UnstableButGuarded(Softmax):
 
 
 @like(Unstable)
-class UnstableWithASmallNumber(UnstableButGuarded):
+class UnstableWithEpsilon(UnstableButGuarded):
     def normalize(self, kept) -> Tensor:
         e = kept.exp()
         return e / (e.sum(-1, keepdim=True) + 1e-10)

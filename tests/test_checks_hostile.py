@@ -258,7 +258,8 @@ def masked(scores, valid_lens=None, mask=None):
             shape[-2] = valid_lens.shape[1]
         places = torch.arange(scores.shape[-1], device=scores.device)
         keep = keep & (places < valid_lens.reshape(shape))
-    return torch.softmax(scores.masked_fill(~keep, torch.finfo(scores.dtype).min), -1) * keep
+    filled = scores.masked_fill(~keep & keep.any(-1, keepdim=True), -math.inf)
+    return torch.softmax(filled, -1) * keep
 
 
 @pytest.mark.slow

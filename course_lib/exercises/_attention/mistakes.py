@@ -195,13 +195,25 @@ class EmptyRowPatched(Softmax):
 
 @mistake
 class FiniteFill(EmptyRowUniform):
-    """You fill dropped scores with a finite number, such as -1e9. If the other scores are as small
-    or smaller, the fill changes the weights.
+    """You fill dropped scores with a finite number, such as -1e9, or add one to them. If the other
+    scores are as small or smaller, or there are none, the softmax gives weight to dropped keys.
 
     Which value is below every finite score, in every dtype?
     """
 
     clear = zeroed
+
+
+@like(FiniteFill)
+class FiniteNumberAdded(EmptyRowUniform):
+    def fill(self, scores, allowed) -> Tensor:
+        return scores + (~allowed).to(scores.dtype) * -1e9
+
+
+@like(FiniteFill)
+class LogarithmAdded(EmptyRowUniform):
+    def fill(self, scores, allowed) -> Tensor:
+        return scores + (allowed.to(scores.dtype) + 1e-45).log()
 
 
 @mistake
@@ -264,6 +276,11 @@ class MaskInverted(Softmax):
 
     def own(self, scores, mask) -> Tensor:
         return ~mask
+
+
+@like(MaskInverted)
+class MaskInvertedWithNan(MaskInverted):
+    spare = clear = untouched
 
 
 @like(MaskInverted)
@@ -352,10 +369,16 @@ class OverQueriesSpared(Softmax):
     spare = Softmax.spare
 
 
+@like(OverQueries)
+class OverAxis1(FiniteFill):
+    axis = 1
+    fill = SmallestNumberFilled.fill
+
+
 @mistake
 class RootOfAnotherSize(Attention):
-    """You divide the scores by the wrong number, such as the root of the number of queries, keys or
-    value features.
+    """You divide the scores by the wrong number, such as the root of the number of queries, keys,
+    value features, or features of all heads.
 
     How many products are summed in one score?
     """
@@ -376,6 +399,25 @@ class RootOfTheQueries(RootOfAnotherSize):
 class RootOfAxis1(RootOfAnotherSize):
     def score(self, q, k) -> Tensor:
         return self.product(q, k) / math.sqrt(q.shape[1])
+
+
+@like(RootOfAnotherSize)
+class RootOfAllHeads(RootOfAnotherSize):
+    def score(self, q, k) -> Tensor:
+        heads = q.shape[1] if q.dim() == 4 else 1
+        return self.product(q, k) / math.sqrt(heads * q.shape[-1])
+
+
+@mistake
+class MultipliedByTheRoot(Attention):
+    """You multiply the scores by the root of the number of features instead of dividing by it, so
+    your weights are too sharp if there is more than one feature.
+
+    Which number brings the variance of q . k back to 1?
+    """
+
+    def root(self, q) -> float:
+        return q.shape[-1] ** -0.5
 
 
 @mistake
@@ -432,6 +474,13 @@ class UnstableButGuarded(Softmax):
 
     def normalize(self, kept) -> Tensor:
         return over_its_sum(kept.exp())
+
+
+@like(Unstable)
+class UnstableWithEpsilon(UnstableButGuarded):
+    def normalize(self, kept) -> Tensor:
+        e = kept.exp()
+        return e / (e.sum(-1, keepdim=True) + 1e-10)
 
 
 @like(Unstable)

@@ -25,9 +25,14 @@ def given(probe: Probe, name: str) -> np.ndarray | None:
 
 
 def _shape(probe: Probe) -> tuple[int, ...]:
-    """Return (..., num_queries, num_keys) without heads, or () for other arguments."""
+    """Return (..., num_queries, num_keys) without heads, or () for other arguments.
+
+    A single `query` has no axis of queries.
+    """
     if (scores := given(probe, "scores")) is not None:
         return scores.shape
+    if given(probe, "query") is not None:
+        return given(probe, "keys").shape[:1]
     queries, keys = (
         array if (array := given(probe, name)) is not None else given(probe, "x")
         for name in ("queries", "keys")
@@ -66,8 +71,9 @@ def more_than_rounding(probe: Probe) -> float:
 
 
 def place_of(index: tuple[int, ...]) -> str:
-    """Describe the position of a row: (query), (item, query) or (item, head, query)."""
-    where = f"query {index[-1]}" + (f" of item {index[0]}" if len(index) > 1 else "")
+    """Describe the position of a row: (), (query), (item, query) or (item, head, query)."""
+    where = f"query {index[-1]}" if index else "the query"
+    where += f" of item {index[0]}" if len(index) > 1 else ""
     return where + (f" (head {index[1]})" if len(index) == 3 else "")
 
 

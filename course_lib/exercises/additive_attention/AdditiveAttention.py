@@ -16,7 +16,8 @@ from course_lib.exercises._attention.modules import AttentionModule
 from course_lib.exercises._attention.padding import FAR, largest_padding
 from course_lib.exercises._attention.properties import KEPT, WEIGHTS
 from course_lib.exercises._attention.steps import NO_STEP
-from course_lib.exercises.kit import INDEPENDENT, Problems, call, mistake
+from course_lib.exercises.kit import INDEPENDENT, Problems, call, like, mistake, worded_like
+from course_lib.exercises.whole_game.attend import keys_averaged as of_attend
 from course_lib.reference import additive_attention as oracle
 
 State = dict[str, np.ndarray]
@@ -166,6 +167,19 @@ class NoTanh(Additive):
 
     def score(self, q, k) -> Tensor:
         return (q[:, :, None] + k[:, None]) @ self.w_v.weight[0]
+
+
+@mistake
+@worded_like(of_attend)
+class KeysAveraged(Additive):
+    def project(self, queries, keys, values) -> Sequence[Tensor]:
+        return self.W_q(queries), self.W_k(keys), keys
+
+
+@like(KeysAveraged)
+class ProjectedKeysAveraged(Additive):
+    def project(self, queries, keys, values) -> Sequence[Tensor]:
+        return self.W_q(queries), self.W_k(keys), self.W_k(keys)
 
 
 EXERCISE = Exercise(

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Array, tensor
-from course_lib.exercises.kit import Problems, call, edge, mistake
+from course_lib.exercises.kit import Problems, call, edge, like, mistake
 
 
 def drawn(rng, b, n, m, d_q, d_k, h, **options) -> list[Array]:
@@ -88,6 +88,37 @@ def weights_not_transposed(queries, keys, w_q, w_k, w_v) -> Tensor:
     size?
     """
     return torch.tanh((queries @ w_q)[:, :, None] + (keys @ w_k)[:, None]) @ w_v
+
+
+@mistake
+def tanh_after_w_v(queries, keys, w_q, w_k, w_v) -> Tensor:
+    """You take the tanh after the product with w_v. Each score then lies between -1 and 1 and keeps
+    the order of the sum of a query's term and a key's term, so every query orders the keys alike.
+
+    Which shape does the tanh act on in w_v . tanh(w_q q_i + w_k k_j)?
+    """
+    return no_tanh(queries, keys, w_q, w_k, w_v).tanh()
+
+
+@mistake
+def multiplied(queries, keys, w_q, w_k, w_v) -> Tensor:
+    """You multiply the projections of query and key entry by entry instead of adding them.
+
+    What does the formula do with w_q q_i and w_k k_j?
+    """
+    return torch.tanh((queries @ w_q.mT)[:, :, None] * (keys @ w_k.mT)[:, None]) @ w_v
+
+
+@mistake
+def another_activation(queries, keys, w_q, w_k, w_v, activate=torch.sigmoid) -> Tensor:
+    """You do not use the tanh, but another function, such as the sigmoid or the ReLU.
+
+    Which function does the formula apply to the sum of query and key?
+    """
+    return activate((queries @ w_q.mT)[:, :, None] + (keys @ w_k.mT)[:, None]) @ w_v
+
+
+like(another_activation)(functools.partial(another_activation, activate=torch.relu))
 
 
 EXERCISE = Exercise(

@@ -11,7 +11,7 @@ def pair(rng, a_shape, b_shape, **options) -> list[Array]:
 BY_HAND = [[[1.0, 2.0]], [[3.0, 4.0]]], [[[10.0], [1.0]], [[1.0], [10.0]]]
 
 WORKED = "Each item's two matrices must be multiplied: row times column."
-FEW = "Two items of a few rows must work."
+FEW = "Items of a few rows must work."
 ONE_OF_EACH = "One row and one column must keep their axes."
 DTYPE = "The result must have the dtype of `a` and `b`."
 

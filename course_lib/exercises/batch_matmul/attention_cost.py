@@ -87,6 +87,21 @@ def d_used_twice(batch, num_queries, num_keys, d, d_v, bytes_per_element=4) -> d
 
 
 @mistake
+def queries_used_twice(batch, num_queries, num_keys, d, d_v, bytes_per_element=4) -> dict[str, int]:
+    """You use `num_queries` where the number of keys belongs, in one or both of the numbers.
+
+    How many scores does each query have?
+    """
+    scores = batch * num_queries * num_queries
+    return cost(2 * scores * (d + d_v), scores * bytes_per_element)
+
+
+@like(queries_used_twice)
+def and_always_4_bytes(batch, num_queries, num_keys, d, d_v, bytes_per_element=4) -> dict[str, int]:
+    return queries_used_twice(batch, num_queries, num_keys, d, d_v)
+
+
+@mistake
 def int64_overflow(batch, num_queries, num_keys, d, d_v, bytes_per_element=4) -> dict[str, int]:
     """Your numbers wrap around beyond the largest int64, as those of NumPy and torch do.
 

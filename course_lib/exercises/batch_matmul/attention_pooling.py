@@ -6,11 +6,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from course_lib.checks.judge.definitions import Exercise, Returned
+from course_lib.checks.judge.definitions import Exercise, Returned, Rules
 from course_lib.checks.observe.probe import Array, tensor
 from course_lib.exercises._attention import mistakes as of_any_attention
 from course_lib.exercises._attention.mistakes import unshifted
-from course_lib.exercises.kit import Problems, call, edge, in_eighths, like, mistake, worded_like
+from course_lib.exercises._attention.properties import RETURNED
+from course_lib.exercises.kit import (
+    READY_MADE_ATTENTION,
+    Problems,
+    call,
+    edge,
+    in_eighths,
+    like,
+    mistake,
+    worded_like,
+)
 
 
 def drawn(rng, lead, n, m, d, v, **options) -> list[Array]:
@@ -95,6 +105,22 @@ def scores_returned(queries, keys, values) -> tuple[Tensor, Tensor]:
 
 
 @mistake
+def divided_by_their_sum(queries, keys, values) -> tuple[Tensor, Tensor]:
+    """You divide the scores, or their absolute values, by a sum, without exponentials.
+
+    Which function makes a score positive before the division?
+    """
+    scores = queries @ keys.mT
+    return average(scores / scores.sum(-1, keepdim=True), values)
+
+
+@like(divided_by_their_sum)
+def divided_by_their_absolute_sum(queries, keys, values) -> tuple[Tensor, Tensor]:
+    scores = queries @ keys.mT
+    return average(scores / scores.abs().sum(-1, keepdim=True).clamp_min(1e-12), values)
+
+
+@mistake
 def scaled_already(queries, keys, values) -> tuple[Tensor, Tensor]:
     """The scores are divided by sqrt(d). Lesson 05 does that; here the scores are plain dot
     products.
@@ -120,6 +146,7 @@ EXERCISE = Exercise(
         Returned("attention_weights", axes=("...", "num_queries", "num_keys"), differentiable=True),
     ),
     probes=problems,
+    properties=RETURNED,
     hints=(
         "Three steps: a score for every query and key, a softmax that turns each row of scores "
         "into weights, and an average of the values with those weights.",
@@ -127,5 +154,10 @@ EXERCISE = Exercise(
         "scores. The last step is a product of (..., n, m) and (..., m, v), without a transpose.",
         "Try it on one query, two keys and two values with pencil and paper, and print the shape "
         "after each of your three lines.",
+    ),
+    rules=Rules(
+        forbidden=dict.fromkeys(
+            READY_MADE_ATTENTION, "You write attention yourself here, and torch has it ready-made."
+        )
     ),
 )

@@ -80,6 +80,17 @@ def multiplied_by_bmm(queries, keys) -> Tensor:
 
 
 @mistake
+def all_axes_reversed(queries, keys) -> Tensor:
+    """You reverse the order of all axes of the keys, as `keys.T` does. That is the right transpose
+    only if there are two axes.
+
+    How do you exchange only the last two axes?
+    """
+    checked(queries, keys)
+    return queries @ keys.permute(*range(keys.dim())[::-1])
+
+
+@mistake
 def scaled_already(queries, keys) -> Tensor:
     """The scores are divided by sqrt(d). That comes in lesson 05; this exercise asks for the raw
     dot products.

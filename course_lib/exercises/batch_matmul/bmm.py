@@ -22,9 +22,8 @@ def problems(rng) -> Problems:
     yield call(*pair(rng, (2, 1, 3), (2, 3, 2)), loops="3 axes")
     yield "Entry (i, j) of an item is row i of `a` times column j of `b` in the same item."
     yield call(*pair(rng, (4, 3, 5), (4, 5, 6)), loops="3 axes")
-    yield "Two leading axes of a few items must work."
-    yield call(*pair(rng, (2, 1, 2, 3), (2, 1, 3, 2)), loops="4 axes")
     yield "Two leading axes must work: the product belongs to the last two axes."
+    yield call(*pair(rng, (2, 1, 2, 3), (2, 1, 3, 2)), loops="4 axes")
     yield call(*pair(rng, (3, 4, 5, 2), (3, 4, 2, 6)), loops="4 axes")
     yield "Two plain matrices, without any leading axis, must work."
     yield edge(*pair(rng, (3, 4), (4, 2)))
@@ -74,6 +73,27 @@ def rows_summed(a, b) -> Tensor:
 @like(other_axis_summed)
 def nothing_summed(a, b) -> Tensor:
     return a[..., :, :, None] * b[..., None, :, :]
+
+
+@mistake
+def new_axis_missing(a, b) -> Tensor:
+    """You give `a` a new axis, but not `b`. Its axes then line up with the wrong axes of `a`, so
+    the sizes may not fit, or items may be mixed.
+
+    Which axes of `a` and `b` meet if their shapes are written below each other, right-aligned?
+    """
+    return (a[..., None] * b).sum(-2)
+
+
+@mistake
+def reshape_for_transpose(a, b) -> Tensor:
+    """You turn `b` from (k, m) to (m, k) with a reshape. The shape is right, but a reshape keeps
+    the numbers in order and only breaks them into different rows, so a row can mix several columns.
+
+    What does `torch.arange(6).reshape(2, 3)` become with `.reshape(3, 2)`, row by row?
+    """
+    turned = b.reshape(*b.shape[:-2], b.shape[-1], b.shape[-2])
+    return (a[..., :, None, :] * turned[..., None, :, :]).sum(-1)
 
 
 _READY_MADE = (  # patterns of names in `cost_meter.Calls`

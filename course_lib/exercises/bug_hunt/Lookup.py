@@ -175,7 +175,13 @@ EXERCISE = Exercise(
     probes=problems,
     oracle=oracle.lookup,
     mistakes=(
-        *shared(Right, without={"divided_by_d", "empty_row_nan", "one_mask_only", *HEADS_MIXED_UP}),
+        *shared(
+            Right,
+            without={
+                *("divided_by_d", "empty_row_nan", "one_mask_only", "root_of_all_heads"),
+                *HEADS_MIXED_UP,
+            },
+        ),
         *half_repaired(
             Right,
             *(ScaleOfTheQueries, OverQueries, ZeroAfterSoftmax, DropoutInEval),

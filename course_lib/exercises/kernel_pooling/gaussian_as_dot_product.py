@@ -10,7 +10,8 @@ from course_lib.checks.judge.comparisons import Problem, arrays_agree, tolerance
 from course_lib.checks.judge.definitions import Exercise, Marking, Returned
 from course_lib.checks.observe.probe import Array, Probe, tensor
 from course_lib.exercises.kernel_pooling._problems import far_from_all, minus_half_squared, normal
-from course_lib.exercises.kit import Problems, call, like, mistake
+from course_lib.exercises.kernel_pooling.kernel_pooling import distance_not_squared as of_pooling
+from course_lib.exercises.kit import Problems, call, like, mistake, worded_like
 
 
 def scored(*args, **given: Any) -> Probe:
@@ -130,6 +131,22 @@ def logarithm_of_kernel(queries, keys, bandwidth) -> Tensor:
     Which part of the formula can you use without `exp` and `log`?
     """
     return torch.exp(minus_half_squared(queries, keys) / bandwidth**2).log()
+
+
+@mistake
+def kernel_itself(queries, keys, bandwidth) -> Tensor:
+    """You return the kernel's values. The softmax takes the exponentials of the scores, so the
+    scores are the exponents of the kernel.
+
+    How often is the exponential taken on the way from your scores to the weights?
+    """
+    return torch.exp(minus_half_squared(queries, keys) / bandwidth**2)
+
+
+@mistake
+@worded_like(of_pooling)
+def distance_not_squared(queries, keys, bandwidth) -> Tensor:
+    return -torch.cdist(queries, keys) / (2 * bandwidth**2)
 
 
 @mistake

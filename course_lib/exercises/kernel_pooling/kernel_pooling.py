@@ -89,6 +89,21 @@ def bandwidth_multiplies(queries, keys, values, bandwidth) -> tuple[Tensor, Tens
 
 
 @mistake
+def distance_not_squared(queries, keys, values, bandwidth, divisor=2) -> tuple[Tensor, Tensor]:
+    """Your exponent contains the distance itself, not its square.
+
+    Which power of the distance is in exp(-distance^2 / (2 h^2))?
+    """
+    distances = (-2 * minus_half_squared(queries, keys)).sqrt()
+    return pooled(values, torch.softmax(-distances / divisor / bandwidth**2, -1))
+
+
+@like(distance_not_squared)
+def distance_over_bandwidth(queries, keys, values, bandwidth) -> tuple[Tensor, Tensor]:
+    return distance_not_squared(queries, keys, values, bandwidth, 2 / bandwidth)
+
+
+@mistake
 @worded_like(of_distances)
 def root_squared(queries, keys, values, bandwidth) -> tuple[Tensor, Tensor]:
     scores = -(((-2 * minus_half_squared(queries, keys)).sqrt() / bandwidth) ** 2) / 2

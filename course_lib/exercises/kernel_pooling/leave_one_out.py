@@ -78,12 +78,17 @@ def no_exclusion_unless_alone(inputs, targets, bandwidth) -> Tensor:
 
 @mistake
 def not_renormalised(inputs, targets, bandwidth) -> Tensor:
-    """Each point's own weight (or its own target) is set to 0, but the other weights stay as they
-    were and no longer sum to 1, so the predictions are too close to 0.
+    """You change each point's own weight or its own target, for example to 0, but the other weights
+    stay as they were and do not sum to 1.
 
-    What do the remaining weights sum to, and what should they sum to?
+    What do the other weights sum to, and what should they sum to?
     """
     return softmax(scores_of(inputs, bandwidth)) * ~diagonal(inputs) @ targets
+
+
+@like(not_renormalised)
+def identity_subtracted(inputs, targets, bandwidth) -> Tensor:
+    return softmax(scores_of(inputs, bandwidth)) @ targets - targets
 
 
 @mistake

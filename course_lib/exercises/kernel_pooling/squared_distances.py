@@ -73,6 +73,15 @@ def square_of_the_sum(queries, keys) -> Tensor:
     return (queries[:, None] - keys[None]).sum(-1) ** 2
 
 
+@mistake
+def sum_squared(queries, keys) -> Tensor:
+    """Your results are |q|^2 + |k|^2 + 2 q . k, which is |q + k|^2: a sign is wrong.
+
+    Multiply out |q - k|^2. What is the sign of q . k?
+    """
+    return (queries[:, None] + keys[None]).square().sum(-1)
+
+
 EXERCISE = Exercise(
     points=2,
     minutes=10,

@@ -100,7 +100,7 @@ def problems(rng) -> Problems:
     yield problem(2, 3, (7, 8, 4, 5), change=without_parts)
     yield "Without hidden_dim, a block must have only its attention: x + attention(norm_1(x))."
     yield alone
-    yield "Here x must end with mean 0 and variance 1, so that the last norm changes nothing."
+    yield "If x ends with mean 0 and variance 1, the last norm must change nothing."
     yield problem(2, 3, (2, 5, 4, 0), change=already_normed)
     yield "A block must add attention(norm_1(x)) to x, then feed_forward(norm_2(x)) to that sum."
     yield problem(3, 4, (6, 9, 5, 7))

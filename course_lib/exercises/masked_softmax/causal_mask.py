@@ -82,6 +82,12 @@ def true_means_drop_in_a_square(num_queries, num_keys=None, *, device=None) -> T
     return ones(num_queries, num_queries, device).triu(1)
 
 
+@like(true_means_drop)
+def true_means_drop_without_default(num_queries, num_keys=None, *, device=None) -> Tensor:
+    mask = torch.ones(num_queries, num_keys, dtype=torch.bool, device=device)
+    return mask.triu(before(num_queries, num_keys) + 1)
+
+
 @mistake
 def offset_negated(num_queries, num_keys=None, *, device=None) -> Tensor:
     """You shift the diagonal by n - m instead of m - n, the wrong way.

@@ -1,13 +1,15 @@
 """`masked_softmax`: weights of the allowed keys, with zeros in empty rows."""
 
 import numpy as np
+from torch import Tensor
 
 from course_lib.checks.judge.definitions import Exercise, Marking, Returned
 from course_lib.checks.observe.probe import Array, tensor
+from course_lib.exercises._attention import mistakes as of_any_attention
 from course_lib.exercises._attention.mistakes import shared
 from course_lib.exercises._attention.properties import RETURNED
 from course_lib.exercises._attention.steps import Softmax
-from course_lib.exercises.kit import Problems, call, edge
+from course_lib.exercises.kit import Problems, call, edge, mistake, worded_like
 
 
 def some_keys(rng, *shape) -> np.ndarray:
@@ -75,6 +77,7 @@ def problems(rng) -> Problems:
         "dropped key may be above them."
     )
     yield edge(np.full((1, 1, 3), lowest), [2])
+    yield edge(np.full((1, 1, 3), float(np.finfo("float32").min)), [2], dtype="float32")
     yield "In float16, too, no number that you fill in may be above a score, such as -6e4."
     yield edge(np.full((1, 1, 3), lowest_half), [2], dtype="float16", tolerance=1e-3)
     yield (
@@ -93,6 +96,20 @@ def problems(rng) -> Problems:
     yield "An empty row must have gradient 0, and the other gradients must stay finite."
     given = scores(2, 3, requires_grad=True)
     yield call(given, mask=SECOND_ROW_EMPTY, grad_outputs=rng.normal(0, 1, (2, 3)))
+
+
+@mistake
+@worded_like(of_any_attention.FiniteFill)
+class LowestNumberFilled(of_any_attention.SmallestNumberFilled):
+    clear = of_any_attention.zeroed
+
+
+@mistake
+@worded_like(of_any_attention.FilledWithZero)
+class RenormalizedAfterFillingZero(of_any_attention.FilledWithZero):
+    def clear(self, weights, allowed) -> Tensor:
+        kept = weights * allowed
+        return kept / (kept.sum(-1, keepdim=True) + 1e-13)
 
 
 EXERCISE = Exercise(

@@ -29,7 +29,7 @@ def problems(rng) -> Problems:
     yield blocks(np.sort(draw(4, 9), axis=-1), 3, 3, 3)
     yield "Rows may have several axes."
     yield blocks(draw(2, 3, 8), 3, 3, 2)
-    yield "Only the current block may be in memory: 24 blocks come by, the last one narrower."
+    yield "Only the current block may be in memory, however many blocks come by."
     yield blocks(draw(6, 378), *[16] * 23, 10, at_most={"peak": 12_000})
     yield from edges(draw)
 

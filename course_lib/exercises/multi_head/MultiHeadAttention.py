@@ -285,10 +285,7 @@ EXERCISE = Exercise(
     returns=(Returned("outputs", "tensor", "float", ("batch", "num_queries", "embed_dim")),),
     probes=problems,
     oracle=oracle.multi_head_attention,
-    mistakes=shared(
-        MultiHead,
-        without={"divided_by_d"},
-    ),
+    mistakes=shared(MultiHead, without={"divided_by_d", "root_of_all_heads"}),
     properties=WEIGHTS,
     hints=(
         "Project, split, attend in every head at once, merge, project. The scores have one axis "

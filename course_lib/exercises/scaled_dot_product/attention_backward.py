@@ -41,6 +41,7 @@ def problems(rng) -> Problems:
     yield call(*drawn(2, 3, 5, 4))
     yield "It must hold for any sizes."
     yield call(*drawn(4, 3, 7, 2))
+    yield call(*drawn(3, 3, 4, 2))
     yield "With a single key, the weight is 1 and queries and keys have gradient 0."
     yield call(*drawn(3, 1, 2, 4), part="edges")
     yield "Large scores must not overflow."
@@ -71,6 +72,27 @@ def row_sum_forgotten(queries, keys, values, grad_outputs) -> Gradients:
     """
     w = scores_of(queries, keys).softmax(-1)
     return sent_back(queries, keys, grad_outputs, w, w * (grad_outputs @ values.mT))
+
+
+@mistake
+def softmax_skipped(queries, keys, values, grad_outputs) -> Gradients:
+    """You take the gradient of the weights as that of the scores, as if no softmax lay between.
+
+    How does a small change of one score change the weights of its row?
+    """
+    w = scores_of(queries, keys).softmax(-1)
+    return sent_back(queries, keys, grad_outputs, w, grad_outputs @ values.mT)
+
+
+@mistake
+def diagonal_only(queries, keys, values, grad_outputs) -> Gradients:
+    """You use only the derivative of each weight in its own score, W * (1 - W). A score also
+    changes the other weights of its row.
+
+    What is the derivative of a weight in another score of its row?
+    """
+    w = scores_of(queries, keys).softmax(-1)
+    return sent_back(queries, keys, grad_outputs, w, w * (1 - w) * (grad_outputs @ values.mT))
 
 
 @mistake

@@ -3,13 +3,14 @@
 import functools
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from course_lib.checks.judge.definitions import Exercise, Returned, Rules
 from course_lib.exercises._attention.mistakes import shared
 from course_lib.exercises._attention.modules import Attention
 from course_lib.exercises._attention.padding import FAR, far_above, largest_padding
-from course_lib.exercises.kit import READY_MADE_ATTENTION, Problems, call, edge, mistake
+from course_lib.exercises.kit import READY_MADE_ATTENTION, Problems, call, edge, like, mistake
 from course_lib.exercises.scaled_dot_product._problems import (
     BOTH,
     EMPTY,
@@ -34,6 +35,8 @@ def problems(rng) -> Problems:
     yield call(*draw((2,), 3, 4, 5, 6))
     yield "Without a batch axis it must work too: queries (n, d), keys (m, d), values (m, v)."
     yield call(*draw((), 4, 5, 3, 2))
+    yield "With heads, in shape (batch, heads, n, d), each head must be computed on its own."
+    yield call(*draw((2, 3), 4, 5, 7, 6))
     yield "Lengths of shape (batch,) give every item its own length."
     yield call(*draw((3,), 2, 5, 6, 4), [4, 1, 3])
     yield PER_QUERY
@@ -93,6 +96,12 @@ class OnlyThreeAxes(Attention):
 
     def product(self, q, k) -> Tensor:
         return q @ k.transpose(1, 2)
+
+
+@like(OnlyThreeAxes)
+class MultipliedByBmm(Attention):
+    def product(self, q, k) -> Tensor:
+        return torch.bmm(q, k.transpose(1, 2))
 
 
 RETURNS = (

@@ -7,7 +7,9 @@ from torch import Tensor
 from course_lib.checks.judge.definitions import Exercise, Returned, Rules
 from course_lib.checks.observe.probe import Array, tensor
 from course_lib.exercises._attention import mistakes as of_any_attention
-from course_lib.exercises._attention.mistakes import unshifted
+from course_lib.exercises._attention.mistakes import over_its_sum, unshifted
+from course_lib.exercises._attention.properties import RETURNED
+from course_lib.exercises.batch_matmul.batched_scores import normalized as of_scores
 from course_lib.exercises.kit import (
     READY_MADE_ATTENTION,
     Problems,
@@ -40,12 +42,8 @@ def problems(rng) -> Problems:
     large[0].data[:] = 4000 * large[1].data[rng.integers(5)]
     low[1].data[:] = in_eighths(np.abs(low[1].data) + 0.5)
     low[0].data[:] = -4000
-    yield (
-        "In the worked example, the scores must be 0 and log 3, the weights 1/4 and 3/4, and the "
-        "output (1, 3, 8)."
-    )
-    yield call(*WORKED)
     yield "The output must average the values with the weights softmax(dot product / sqrt(d))."
+    yield call(*WORKED)
     yield call(*drawn(rng, 6, 3, 4))
     yield "The divisor must be the root of the number of features of the query."
     yield call(*drawn(rng, 3, 7, 2))
@@ -82,13 +80,54 @@ def divided_by_d(query, keys, values) -> tuple[Tensor, Tensor]:
 
 
 @mistake
-def root_of_num_keys(query, keys, values) -> tuple[Tensor, Tensor]:
-    """You divide by the root of the number of keys. The divisor is the root of d, the number of
-    features of the query.
-
-    Which axis of `keys` counts the keys, and which one counts the features?
-    """
+@worded_like(of_any_attention.RootOfAnotherSize)
+def root_of_another_size(query, keys, values) -> tuple[Tensor, Tensor]:
     return average(torch.softmax(keys @ query / len(keys) ** 0.5, 0), values)
+
+
+@like(root_of_another_size)
+def root_of_value_size(query, keys, values) -> tuple[Tensor, Tensor]:
+    return average(torch.softmax(keys @ query / values.shape[1] ** 0.5, 0), values)
+
+
+@mistake
+@worded_like(of_any_attention.MultipliedByTheRoot)
+def multiplied_by_the_root(query, keys, values) -> tuple[Tensor, Tensor]:
+    return average(torch.softmax(keys @ query * len(query) ** 0.5, 0), values)
+
+
+@mistake
+@worded_like(of_any_attention.ScaledAfterSoftmax)
+def scaled_after_softmax(query, keys, values) -> tuple[Tensor, Tensor]:
+    return average(torch.softmax(keys @ query, 0) / len(query) ** 0.5, values)
+
+
+@mistake
+@worded_like(of_scores)
+def normalized(query, keys, values) -> tuple[Tensor, Tensor]:
+    scores = torch.cosine_similarity(query[None], keys)
+    return average(torch.softmax(scores / len(query) ** 0.5, 0), values)
+
+
+@like(normalized)
+def normalized_not_scaled(query, keys, values) -> tuple[Tensor, Tensor]:
+    return average(torch.softmax(torch.cosine_similarity(query[None], keys), 0), values)
+
+
+@mistake
+def softmax_twice(query, keys, values) -> tuple[Tensor, Tensor]:
+    """You apply the softmax twice, so the average is closer to the plain mean of the values.
+
+    What do the weights sum to after the first softmax?
+    """
+    weights = torch.softmax(keys @ query / len(query) ** 0.5, 0)
+    return average(weights.softmax(0), values)
+
+
+@like(softmax_twice)
+def softmax_twice_for_the_output(query, keys, values) -> tuple[Tensor, Tensor]:
+    weights = torch.softmax(keys @ query / len(query) ** 0.5, 0)
+    return weights.softmax(0) @ values, weights
 
 
 @mistake
@@ -136,6 +175,11 @@ def unstable(query, keys, values) -> tuple[Tensor, Tensor]:
     return average(unshifted(keys @ query / len(query) ** 0.5), values)
 
 
+@like(unstable)
+def unstable_but_guarded(query, keys, values) -> tuple[Tensor, Tensor]:
+    return average(over_its_sum((keys @ query / len(query) ** 0.5).exp()), values)
+
+
 EXERCISE = Exercise(
     points=3,
     minutes=10,
@@ -145,6 +189,7 @@ EXERCISE = Exercise(
         Returned("attention_weights", "tensor", "float", ("num_keys",), differentiable=True),
     ),
     probes=problems,
+    properties=RETURNED,
     hints=(
         "Three steps: a score for each key, a softmax that turns the scores into weights, and an "
         "average of the values with these weights. Print the shape after each step.",

@@ -71,7 +71,6 @@ def changed(change):
     return lambda *inputs: unsqueeze(*change(*inputs))
 
 
-another_activation = wrong("wrong_values")(paired(lambda x, v: torch.relu(x) @ v))
 bare_squeeze = wrong("squeezed")(
     paired(lambda x, v: F.linear(torch.tanh(x), v.unsqueeze(0)).squeeze())
 )

@@ -38,7 +38,7 @@ def loop_over_queries(queries, keys, values):
     return torch.matmul(weights, values), weights
 
 
-@right
+@wrong("forbidden_call")
 def through_torch(queries, keys, values):
     outputs = F.scaled_dot_product_attention(queries, keys, values, scale=1.0)
     return outputs, weights_of(queries, keys)

@@ -45,9 +45,6 @@ already_softmaxed = wrong("softmax_of_the_result")(of_kernel(lambda s: torch.sof
 back_with_a_floor = wrong()(of_kernel(lambda s: torch.log(torch.exp(s) + 1e-12)))
 positive_square = wrong("negated")(of_kernel(torch.neg))
 mixed_term_once = wrong()(of_norms(lambda dots, q, k, h: (dots - q - k) / (2 * h**2)))
-distance_without_square = wrong()(
-    lambda queries, keys, bandwidth: -torch.cdist(queries, keys) / (2 * bandwidth**2)
-)
 no_graph = wrong("gradient_cut")(
     lambda queries, keys, bandwidth: expanded(queries.detach(), keys.detach(), bandwidth)
 )

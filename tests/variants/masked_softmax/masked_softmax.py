@@ -30,9 +30,9 @@ def fill_and_zero(scores, valid_lens=None, mask=None):
 
 
 @right
-def finfo_then_zero(scores, valid_lens=None, mask=None):
+def infinity_then_zero(scores, valid_lens=None, mask=None):
     keep = keep_of(scores, valid_lens, mask)
-    filled = scores.masked_fill(~keep, torch.finfo(scores.dtype).min)
+    filled = scores.masked_fill(~keep & keep.any(-1, keepdim=True), -math.inf)
     return torch.softmax(filled, -1) * keep
 
 
@@ -71,8 +71,8 @@ def textbook(scores, valid_lens=None, mask=None):
 def query_lengths_given_to_heads(scores, valid_lens=None, mask=None):
     if valid_lens is not None and valid_lens.shape == scores.shape[:2] and scores.dim() == 4:
         keep = torch.arange(scores.shape[-1]) < valid_lens[..., None, None]
-        return finfo_then_zero(scores, None, keep if mask is None else keep & mask)
-    return finfo_then_zero(scores, valid_lens, mask)
+        return infinity_then_zero(scores, None, keep if mask is None else keep & mask)
+    return infinity_then_zero(scores, valid_lens, mask)
 
 
 def by_what_is_kept(weigh):
@@ -84,7 +84,7 @@ def by_what_is_kept(weigh):
 
 def of_other_inputs(change):
     """The right weights of what `change(scores, valid_lens, mask)` makes of the inputs."""
-    return lambda scores, valid_lens=None, mask=None: finfo_then_zero(
+    return lambda scores, valid_lens=None, mask=None: infinity_then_zero(
         *change(scores, valid_lens, mask)
     )
 
@@ -114,7 +114,7 @@ def sum_taken_as_constant(scores, keep):
 
 _seen = {}
 remembers_by_shape = wrong()(
-    by_what_is_kept(lambda s, keep: finfo_then_zero(s, None, _seen.setdefault(s.shape, keep)))
+    by_what_is_kept(lambda s, keep: infinity_then_zero(s, None, _seen.setdefault(s.shape, keep)))
 )
 
 
@@ -129,7 +129,7 @@ looks_for_empty_rows_before_combining = wrong("not_a_number")(
 )
 through_data = wrong("gradient_cut")(of_other_inputs(lambda s, lens, mask: (s.data, lens, mask)))
 in_float32 = wrong("dtype_changed")(of_other_inputs(lambda s, lens, mask: (s.float(), lens, mask)))
-squeezed = wrong("squeezed")(lambda *args, **given: finfo_then_zero(*args, **given).squeeze())
+squeezed = wrong("squeezed")(lambda *args, **given: infinity_then_zero(*args, **given).squeeze())
 
 
 @faulty("mask_ignored", "empty_rows", "detached")
@@ -137,8 +137,8 @@ def several_faults(faults):
     def masked_softmax(scores, valid_lens=None, mask=None):
         keep = keep_of(scores, valid_lens, None if "mask_ignored" in faults else mask)
         scores = scores.detach() if "detached" in faults else scores
-        fill = -1e9 if "empty_rows" in faults else torch.finfo(scores.dtype).min
-        weights = torch.softmax(scores.masked_fill(~keep, fill), -1)
-        return weights if "empty_rows" in faults else weights * keep
+        if "empty_rows" in faults:
+            return torch.softmax(scores.masked_fill(~keep, -1e9), -1)
+        return infinity_then_zero(scores, None, keep)
 
     return masked_softmax

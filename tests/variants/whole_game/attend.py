@@ -60,9 +60,6 @@ def own_softmax(query, keys, values):
 
 textbook = right(lambda q, k, v: ((w := weights_of(q, k)) @ v, w))
 eighth = wrong()(lambda q, k, v: ((w := torch.softmax(k @ q / 8, 0)) @ v, w))
-exponentials = wrong("not_divided_by_the_sum")(
-    lambda q, k, v: ((w := torch.exp(k @ q / math.sqrt(len(q)))) @ v, w)
-)
 scores_divided_by_their_sum = wrong()(lambda q, k, v: ((w := (s := k @ q) / s.sum()) @ v, w))
 output_only = wrong("one_result_only")(lambda q, k, v: weights_of(q, k) @ v)
 weights_only = wrong()(lambda q, k, v: weights_of(q, k))

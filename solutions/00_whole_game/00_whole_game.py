@@ -169,8 +169,8 @@ assert 0.75 < torch.softmax(arrows @ torch.tensor([0.125, -1.0]), dim=0)[2] < 0.
 # - **Takes** `query` of shape `(d,)`, `keys` of shape `(m, d)` with one row for each key, and `values`
 #   of shape `(m, v)`, also with one row for each key.
 # - **Returns** a pair: the output of shape `(v,)`, and the attention weights of shape `(m,)`.
-# - Scores may be so large that their exponentials overflow. `torch.softmax` can handle them, but
-#   torch's ready-made attention may not be called.
+# - Scores may be so large that their exponentials overflow. `torch.softmax` can handle them.
+# - Do not call `F.scaled_dot_product_attention`, which is torch's ready-made attention.
 #
 # **Worked example.** For the query `[2, 0, 0, 0]`, the keys `[0, 5, 1, 0]` and `[log 3, 2, 0, 7]` get
 # the scores 0 and log 3, and the exponentials of these scores are 1 and 3. The weights are therefore

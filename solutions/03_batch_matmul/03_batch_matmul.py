@@ -387,7 +387,7 @@ assert [sum(row) for row in caught] == [0, 2, 1, 2, 1] and not any(row[0] for ro
 #   same leading axes, if any.
 # - **Returns** `outputs` `(..., n, d_v)` and `attention_weights` `(..., n, m)`, differentiable in
 #   all arguments. The scores are plain dot products, and each row of the weights sums to 1, even
-#   for large scores. Torch's ready-made attention may not be called.
+#   for large scores. Do not call `F.scaled_dot_product_attention`.
 #
 # **Worked example.** The query $(1, 0)$, the keys $(0, 5)$ and $(\ln 3, 2)$, and the values
 # `[[4, 0, 8], [0, 4, 8]]` give the weights `[[0.25, 0.75]]` and the outputs `[[1, 3, 8]]`.

@@ -126,8 +126,8 @@ _OF_WEIGHTS = {
     ),
     "rows_do_not_sum_to_one": (
         rows_that_do_not_sum_to_one,
-        "Which keys does your code allow for this query? What are their exponentials divided by, "
-        "and does a later step change the weights?",
+        "Which keys count for this query in your code? What are their exponentials divided by, and "
+        "does a later step change the weights?",
     ),
     "empty_row_has_weight": (
         weight_in_an_empty_row,

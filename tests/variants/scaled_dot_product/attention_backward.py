@@ -46,6 +46,14 @@ def autograd(queries, keys, values, grad_outputs):
     return torch.autograd.grad(out, (q, k, v), grad_outputs)
 
 
+@wrong("wrong_values")
+def transposed_only_if_the_sizes_differ(queries, keys, values, grad_outputs):
+    *others, of_values = row_sum_form(queries, keys, values, grad_outputs)
+    if len(queries) == len(keys):
+        of_values = scaled_dot_product_attention(queries, keys, values)[1] @ grad_outputs
+    return *others, of_values
+
+
 values_first = wrong("results_in_another_order")(lambda *inputs: row_sum_form(*inputs)[::-1])
 
 

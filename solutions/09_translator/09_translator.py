@@ -561,7 +561,7 @@ assert much > 0.3 and little > 0.05 and lost.mean() > 2
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# In our run, more than half of the words lose more than 1 nat. But about a third lose hardly
+# In our run, more than half of the words lose more than 1 nat. But about a quarter lose hardly
 # anything, although the masked letter had the largest weight. Probably the neighboring letters
 # contain nearly the same information: in the encoder they saw one another. So a large
 # weight does not prove that the word depended on this position.

@@ -54,10 +54,15 @@ def main(arguments: Sequence[str] = ()) -> int:
     except UsageError as error:
         print(error)
         return 2
+    known = read_counts()
+    if lost := lessons().keys() - known.keys() - set(chosen):
+        print(
+            f"docs/checks.md has no counts of {', '.join(sorted(lost))}; count these lessons, too"
+        )
+        return 2
     write(README, "start", first_screen())
     write(README, "lessons", lesson_table())
     write(CHECKS, "answers", answers_table(EXAMPLE))
-    known = read_counts()
     for slug in chosen:
         print(f"{slug}: judging every variant", flush=True)
         found = run(ROOT, [slug], seeds=options.seeds).as_dict()

@@ -171,7 +171,7 @@ def test_arrays_masks_and_lengths_of_another_kind_or_shape_are_refused_by_name(n
         lens = torch.full(next(iter(given.values())).shape[:1], 99)
         refused(TypeError, "`valid_lens` must be an integer tensor", valid_lens=lens / 2)
         refused(ValueError, "`valid_lens` must", valid_lens=lens)
-    assert num_refused
+    assert num_refused, f"{name} takes no arrays: add it to NO_ARRAYS"
 
 
 def f(*shape):

@@ -47,7 +47,8 @@ class Row:
         text = (
             f"BAD {self.exercise}, {kind} answer {self.variant}: {self.missed} of {self.seeds} "
             f"seeds judged wrongly; scores {self.lowest:.2f} to {self.highest:.2f}; messages: "
-            f"{', '.join(self.messages) or 'none'}"
+            f"{', '.join(self.messages) or 'none'}; expected: "
+            f"{'full marks' if self.is_right else self.expected or 'fewer points'}"
         )
         return textwrap.fill(text, 80, subsequent_indent="    ", break_on_hyphens=False)
 

@@ -114,7 +114,7 @@ def check_placeholders(course: LessonTree, slug: str) -> None:
         for number, line in enumerate(lines, 1):
             if re.search(rf"\b{PLACEHOLDER}\b", line):
                 what = f"a placeholder is left: {line.strip()[:60]}"
-                remedy = "Write what belongs there; CONTRIBUTING.md shows an example."
+                remedy = "Write what belongs there, as in the files of causal_mask."
                 raise BuildError(course.relative(path), number, what, remedy)
 
 

@@ -290,8 +290,8 @@ def new_exercise(
     slug = find_lesson(list(course.lessons), lesson)
     for path in skeleton.new_exercise(course, name, slug):
         typer.echo(f"write in: {course.relative(path)}")
-    typer.echo(f"then: ruff check --fix . && course matrix {slug} && course build")
-    typer.echo(f"last: python docs/tables.py {slug} --seeds 2 && course test")
+    typer.echo(f"then: ruff check --fix . && course matrix {slug} --seeds 3")
+    typer.echo(f"last: course build && python docs/tables.py {slug} --seeds 2 && course test")
 
 
 @new.command("lesson")

@@ -81,7 +81,7 @@ def lens_of(rng, num_keys, *shape) -> np.ndarray:
 
 def problems(rng) -> Problems:
     rows = np.array([[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]])
-    size = 2, 4, 5, 3, 2
+    size = 2, 4, 5, 3, 2  # batch, num_queries, num_keys, num_heads, head_dim
     yield (
         "A query of zeros weights all keys equally. With W_v and W_o that change nothing, each "
         "head averages its block of the values."
@@ -188,7 +188,8 @@ def edges(rng) -> Problems:
 
 
 class MultiHead(WithHeads, AttentionModule):
-    """The correct module, with steps layers and split before the average and merge after it."""
+    """The correct module. Before the average, it adds the steps `layers` and `split`, and after it
+    `merge`. `_attention/steps.py` and `_attention/modules.py` have the other steps."""
 
     def __init__(
         self, embed_dim, num_heads, dropout=0.0, bias=False, *, device=None, dtype=None
@@ -207,7 +208,7 @@ class MultiHead(WithHeads, AttentionModule):
         return [self.split(x) for x in self.layers(queries, keys, values)]
 
     def own(self, scores, mask) -> Tensor:
-        return mask.unsqueeze(1) if mask.dim() == 3 else mask
+        return mask.unsqueeze(1) if mask.dim() == 3 else mask  # (batch, 1, n, m) for all heads
 
     def out(self, averages) -> Tensor:
         return self.W_o(self.merge(averages))

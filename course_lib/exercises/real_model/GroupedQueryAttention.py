@@ -69,6 +69,8 @@ def problems(rng) -> Problems:
     by_position = problem(2, 4, (4, 2, 4), base=50.0, scenario="built_by_position")
     meta = edge(1, 2, (2, 1, 2), scenario="made_with_device_and_dtype")
     kept = edge(1, 2, (4, 2, 2), scenario="with_num_heads_kept")
+    equal = drawn(rng, 2, 3, (2, 1, 2))
+    equal[0].data[:] = equal[0].data[:, :1]
     again = edge(2, 5, (4, 2, 2), scenario="after_another_call")
     whole = (
         "In each head, position i must average the values of the positions j <= i, with weights "
@@ -114,6 +116,8 @@ def problems(rng) -> Problems:
     yield meta
     yield "`self.num_heads` must hold the number of heads, because `ablate_head` reads it."
     yield kept
+    yield "The rotated keys must be appended to the cache."
+    yield module(equal, (2, 1, 2), (2, 1), scenario="equal_positions_in_pieces", part="edges")
     yield "Large scores must not overflow."
     yield module(large, (2, 1, 2), part="edges")
     yield INDEPENDENT

@@ -110,7 +110,8 @@ def column_exponent(num_positions, embed_dim, **to) -> Tensor:
 @like(column_exponent)
 def column_exponent_doubled(num_positions, embed_dim, **to) -> Tensor:
     columns = torch.arange(embed_dim)
-    return alternating(torch.arange(num_positions), columns, 2 * columns.double() / embed_dim).to(**to)
+    exponents = 2 * columns.double() / embed_dim
+    return alternating(torch.arange(num_positions), columns, exponents).to(**to)
 
 
 @mistake

@@ -101,6 +101,15 @@ def base_100(offset, embed_dim, **to) -> Tensor:
 
 
 @mistake
+def exponent_doubled(offset, embed_dim, **to) -> Tensor:
+    """Your pair i is rotated by offset / 10000^(4i/D) instead of offset / 10000^(2i/D).
+
+    Does your range already count in steps of two?
+    """
+    return in_blocks(turned, offset, embed_dim, base=1e8).to(**to)
+
+
+@mistake
 def no_minus(offset, embed_dim, **to) -> Tensor:
     """In each 2 x 2 block all four entries enter with a plus sign, but one of the two addition
     formulas has a minus.

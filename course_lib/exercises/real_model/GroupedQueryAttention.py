@@ -265,6 +265,22 @@ class NotCausal(Grouped):
 
 
 @mistake
+class NoMaskWithCache(Grouped):
+    """With a cache you apply no causal mask, so several new positions also attend to later ones of
+    their own call.
+
+    In a call with three new positions, which keys may the first one see?
+    """
+
+    def extend(self, cache, k, v) -> tuple[Tensor, Tensor]:
+        self.is_masked = cache is None
+        return super().extend(cache, k, v)
+
+    def past(self, n, m) -> Tensor:
+        return super().past(n, m) | (not self.is_masked)
+
+
+@mistake
 class GroupsTiled(Grouped):
     """Head i uses group i % g, but it must use group i // (h / g), so that neighboring heads share
     a group.
@@ -301,6 +317,23 @@ class KeysNotRotated(NotRotated):
 @like(NotRotated)
 class QueriesNotRotated(NotRotated):
     turned = ("keys",)
+
+
+@mistake
+class RotatedBeforeSplit(Grouped):
+    """You rotate queries and keys before you cut them into heads, so only the first head gets the
+    fastest rotations.
+
+    How many features does an angle of the statement depend on: those of a head, or all?
+    """
+
+    def cut_all(self, x) -> Sequence[Tensor]:
+        q, k = (layer(x).unsqueeze(1) for layer in (self.W_q, self.W_k))
+        return q, k, self.cut(self.W_v(x), self.num_groups)
+
+    def turn(self, x, offset) -> Tensor:
+        heads = self.num_heads if x.shape[-1] == self.W_q.out_features else self.num_groups
+        return self.cut(super().turn(x, offset)[:, 0], heads)
 
 
 @mistake

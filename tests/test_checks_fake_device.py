@@ -131,17 +131,22 @@ def used(valid_lens, max_len):
     return POSITIONS[:max_len] < valid_lens[..., None]
 
 
+def legacy(attention_weights):
+    return torch.LongTensor(attention_weights.argmax(-1).tolist())
+
+
 @pytest.mark.parametrize(
     ("name", "answer", "said", "fix"),
     [
         ("length_mask", made, "stops with an error, because `row = torch.tensor(range(max_len))` "
          "makes a tensor on the CPU.", "with `device=valid_lens.device` or"),
         ("length_mask", made_in_a_helper, "`return torch.arange(n)` makes a tensor",
-         "with `device=x.device`"),
+         "with `device=...` or"),
         ("length_mask", through_numpy, "passes a tensor to NumPy",
          "`.to(valid_lens.device)` after"),
         ("most_attended", moved, "your result is on the CPU, because `return attention_weights.cpu"
          "().argmax(-1)` moves a tensor", "where it is"),
+        ("most_attended", legacy, "or by a function such as `torch.LongTensor`", "`.to(...)`"),
         ("length_mask", used, "`return POSITIONS[:max_len] < valid_lens[..., None]` uses a tensor",
          "`.to(valid_lens.device)`"),
         ("CausalSelfAttention", KeepsItsMask, "`self.past` stays", "`self.register_buffer("),

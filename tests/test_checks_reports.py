@@ -22,6 +22,7 @@ from course_lib.checks.judge.score import shares_of
 from course_lib.checks.judge.verdict import judge_answer
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.checks.observe.record import Recorded
+from course_lib.exercises import find
 from course_lib.reference import Expected
 
 
@@ -290,3 +291,27 @@ def test_the_dtype_is_shown_if_the_error_depends_on_it():
     report = grade("rotary_embedding", in_float32)
     assert "expected scalar type" in report.findings[0].message
     assert ("dtype", "float64") in report.example.inputs
+
+
+def test_a_fault_of_hygiene_is_told_beside_many_others_and_a_question_is_asked_once():
+    def one_order(module, queries, keys, values):
+        order = torch.randperm(keys.shape[1])
+        changed = module(queries, keys[:, order], values[:, order])
+        return torch.allclose(module(queries, keys, values), changed)
+
+    findings = grade("keys_permutation_invariant", one_order).findings
+    hints = [finding.hint for finding in findings if finding.hint]
+    assert [finding.id for finding in findings][-1] == "global_rng_used" and len(findings) == 4
+    assert len(set(hints)) == len(hints) == 2
+
+
+def test_what_follows_from_a_named_mistake_is_not_told_again():
+    known = {mistake.id: mistake.answers[0] for mistake in find("greedy_decode").mistakes}
+
+    def greedy_decode(model, *args):
+        model.eval()
+        return known["start_returned"](model, *args)
+
+    report = grade("greedy_decode", greedy_decode)
+    assert report.mistake == "start_returned" and "must have shape" not in report.text()
+    assert "must run in eval mode" in report.findings[1].message

@@ -4,6 +4,7 @@
 answers with faults that can be switched on one by one, marked `@faulty("one", "another", ...)`.
 """
 
+import functools
 import importlib.util
 import inspect
 from collections.abc import Callable, Iterator
@@ -43,6 +44,16 @@ def wrong(message: str | None = None) -> Callable:
         return answer
 
     return mark
+
+
+def on_request(answer: Callable) -> Callable:
+    """Let an answer that makes a table take `device=` and `dtype=`, too."""
+
+    @functools.wraps(answer)
+    def table(*sizes, **options) -> Any:
+        return answer(*sizes).to(**options)
+
+    return table
 
 
 def wrong_in(answer: Callable) -> Callable:

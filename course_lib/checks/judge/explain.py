@@ -15,7 +15,8 @@ one that shows in the most problems is named, or the first of these in the order
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from course_lib.checks.judge.comparisons import Cause, Problem, same_record, same_records
 from course_lib.checks.judge.correct_results import ChangedResult
@@ -55,6 +56,7 @@ class Explanation:
     num_failing: int
     says_little: bool
     is_cause: bool = False
+    replayed: Outcomes = field(default_factory=dict)
 
     @classmethod
     def of_cause(cls, cause: Problem, shown: Shown, num_failing: int) -> "Explanation":
@@ -66,6 +68,11 @@ class Explanation:
     def is_whole(self) -> bool:
         """Return whether the answer shows this mistake in all failing problems."""
         return len(self.shown) == self.num_failing
+
+    def also_makes(self, violation: Violation) -> bool:
+        """Return whether an answer with a known mistake has such a violation in that problem."""
+        name, id = violation.probe.name, violation.problem.id
+        return bool(self.replayed) and any(v.problem.id == id for v in self.replayed[name][1])
 
 
 class _Naming:
@@ -84,7 +91,7 @@ class _Naming:
         self.order = [*self.failing, *others]
         self.says_little = all(_says_little(outcomes[name][0]) for name in failing)
 
-    def explained_by(self, mistake: Mistake, look: Look, **more: bool) -> Explanation | None:
+    def explained_by(self, mistake: Mistake, look: Look, **more: Any) -> Explanation | None:
         """Return the explanation if the rule allows it."""
         shown: dict[str, frozenset[str]] = {}
         first = self.failing[0]
@@ -112,7 +119,8 @@ class _Naming:
         On inputs where that answer raises, an unrelated slip may raise, too. So if it shows nowhere
         else, the errors must have the same message.
         """
-        found = self.explained_by(mistake, functools.partial(self.shows, replayed))
+        look = functools.partial(self.shows, replayed)
+        found = self.explained_by(mistake, look, replayed=replayed)
         if found is None or any(aspects != {"raised"} for aspects in found.shown.values()):
             return found
         same = (_same_error(self.outcomes[n][0], replayed[n][0]) for n in found.shown)

@@ -109,6 +109,7 @@ def findings_of(
     """
     failures = _Failures(exercise, violations, prepared, observe_more)
     findings, telling = [], None
+    follows = explanation.also_makes if explanation else lambda violation: False
     cause = explanation.mistake.id if explanation and explanation.is_cause else ""
     known_shown = explanation.shown if explanation and not explanation.is_cause else {}
     explained = {(name, aspect) for name, aspects in known_shown.items() for aspect in aspects}
@@ -124,7 +125,12 @@ def findings_of(
         if telling is not None and error is not None and error.phase != "inject":
             message = f"{findings[0].message} {telling.problem.message}"
             findings[0] = replace(findings[0], message=message)
-    left = [v for v in violations if (v.probe.name, v.aspect) not in explained]
+    left = [
+        v
+        for v in violations
+        if (v.probe.name, v.aspect) not in explained
+        and not (v.probe.name in known_shown and v.aspect not in HYGIENE and follows(v))
+    ]
     known = {mistake.id for mistake in exercise.mistakes}
     if any(v.problem.id in known for v in left):  # a probe for a single mistake found it
         left = [v for v in left if v.problem.id not in _UNNAMED]
@@ -151,6 +157,7 @@ def findings_of(
     left.sort(key=order)
     said = {finding.id for finding in findings}
     asked = False
+    has_hygiene = any(v.part == "hygiene" for v in left)
     for violation in left:
         problem = violation.problem
         if violation.aspect == "values" and problem.id not in known and not asked:
@@ -158,13 +165,17 @@ def findings_of(
             if finding := _violated_property(exercise, left, failures):
                 said |= {finding.id, "wrong_values"}
                 findings.append(finding)
-        follows = violation.aspect == "gradients" or problem.id == "attribute_values"
-        if follows and violation.probe.name in misled:
+        of_outputs = violation.aspect == "gradients" or problem.id == "attribute_values"
+        if of_outputs and violation.probe.name in misled:
             continue  # these follow from wrong outputs
         if problem.id == "precision_lost" and "wrong_values" in said:
             continue  # a wrong value may happen to be nearly correct
         ids = {problem.id, name_of(problem) or problem.id}
-        if ids & said or len(findings) >= _MAX_FINDINGS:
+        reserved = has_hygiene and "hygiene" not in {
+            violation.part,
+            *(finding.part for finding in findings),
+        }
+        if ids & said or len(findings) >= _MAX_FINDINGS - reserved:
             continue
         said |= ids
         failure = failures.say(violation, left)
@@ -188,6 +199,12 @@ def findings_of(
                 message += f" This happens on {share} of the {len(failing)} inputs that fail."
         message += _NUMBERS_RIGHT if violation.aspect == "kind" and not elsewhere else ""
         hint = problem.hint or _POINTERS.get(violation.aspect, "")
+        if violation.aspect == "shape" and follows(violation):
+            message, hint = (
+                f"On another input, this does not explain all. {violation.probe.says}",
+                "",
+            )
+        hint = "" if any(finding.hint == hint for finding in findings) else hint
         findings.append(Finding(problem.id, message, hint, violation.part))
     return findings, failures.shown
 

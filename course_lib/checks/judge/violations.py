@@ -261,26 +261,31 @@ def _on_the_cpu(seen: OnTheCpu) -> Problem:
     effect = "your result is on the CPU" if seen.returned else "your code stops with an error"
     cause, fix = _STAYS[seen.kind]
     fact = f"On a GPU, {effect}, because {cause.format(line=seen.line)}."
-    return Cause("cpu_tensor", fact, fix.format(like=seen.like or "x"))
+    return Cause(
+        "cpu_tensor", fact, fix.format(place=f"{seen.like}.device" if seen.like else "...")
+    )
 
 
 _MAKE_IT_THERE = (
-    "Make that tensor on the device of the arguments, with `device={like}.device` or "
-    "`.to({like}.device)`."
+    "Make that tensor on the device of the arguments, with `device={place}` or `.to({place})`."
 )
 _STAYS = {
     "made": ("`{line}` makes a tensor on the CPU", _MAKE_IT_THERE),
     "moved": ("`{line}` moves a tensor to the CPU", "Compute with that tensor where it is."),
     "numpy": (
         "`{line}` passes a tensor to NumPy, which computes on the CPU",
-        "Use a function of torch, or write `.cpu()` before NumPy and `.to({like}.device)` after.",
+        "Use a function of torch, or write `.cpu()` before NumPy and `.to({place})` after.",
     ),
     "kept": (
         "`{line}` stays on the CPU when your module is moved",
         "Register that tensor with `self.register_buffer(name, tensor)`.",
     ),
-    "used": ("`{line}` uses a tensor on the CPU", "Move that tensor with `.to({like}.device)`."),
-    "returned": ("you return a tensor that was made before the call", _MAKE_IT_THERE),
+    "used": ("`{line}` uses a tensor on the CPU", "Move that tensor with `.to({place})`."),
+    "returned": (
+        "you return a tensor that was made on the CPU, by a line before the call or by a function "
+        "such as `torch.LongTensor` or `torch.from_numpy`",
+        _MAKE_IT_THERE,
+    ),
 }
 
 

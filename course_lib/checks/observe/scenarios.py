@@ -178,12 +178,24 @@ def made_with_device_and_dtype(target, probe, args, kwargs):
 
 @scenario
 def with_a_device(target, probe, args, kwargs):
-    """Call with `device=` and require the result on that device, then call without it."""
-    with Elsewhere():
-        result = target(*args.values(), **kwargs, device=NAME)
-        if isinstance(result, torch.Tensor) and result.device.type != NAME:
-            raise NotAsRequested(f"Given device={NAME!r}, your result is on {result.device}.")
+    """Call with `device=` and require the result there, then call without it."""
+    _require(target, args, kwargs, device=torch.device(NAME))
     return target(*args.values(), **kwargs)
+
+
+@scenario
+def with_a_device_and_a_dtype(target, probe, args, kwargs):
+    """Call with `device=` and `dtype=` and require both, then call without them."""
+    _require(target, args, kwargs, device=torch.device(NAME), dtype=torch.bfloat16)
+    return target(*args.values(), **kwargs)
+
+
+def _require(target, args, kwargs, **options):
+    with Elsewhere():
+        result = target(*args.values(), **kwargs, **options)
+    for name, value in options.items():
+        if isinstance(result, torch.Tensor) and (got := getattr(result, name)) != value:
+            raise NotAsRequested(f"Given {name}={value}, your result has the {name} {got}.")
 
 
 @scenario

@@ -275,7 +275,7 @@ class MaskInverted(Softmax):
     """
 
     def own(self, scores, mask) -> Tensor:
-        return ~mask
+        return ~type(self).__mro__[1].own(self, scores, mask)
 
 
 @like(MaskInverted)

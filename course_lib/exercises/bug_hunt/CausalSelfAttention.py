@@ -187,6 +187,17 @@ class SeesTheFuture(Causal):
 
 
 @mistake
+class SeesOnlyTheFuture(Causal):
+    """Positions attend only to later positions: your mask is True where it must be False.
+
+    What does True mean in this course's masks?
+    """
+
+    def past(self, n) -> Tensor:
+        return torch.ones(n, n).triu(1).bool()
+
+
+@mistake
 class NotCausal(Causal):
     """Your code applies no causal mask: positions also attend to later positions.
 

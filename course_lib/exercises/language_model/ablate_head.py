@@ -164,6 +164,27 @@ def weights_zeroed(model, layer, head) -> Iterator[None]:
         weights.copy_(kept)
 
 
+@mistake
+@contextlib.contextmanager
+def output_zeroed(model, layer, head) -> Iterator[None]:
+    """You zero features that `W_o` writes. The output of a head is a block of those that it reads.
+
+    Does your hook get what `W_o` reads or what it writes?
+    """
+
+    def hook(module, inputs, output) -> torch.Tensor:
+        output = output.clone()
+        output[..., block_of(part, head)] = 0.0
+        return output
+
+    part = part_of(model, layer)
+    handle = part.W_o.register_forward_hook(hook)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
 def switched_off(features: Callable) -> Callable:
     """Return an answer that zeroes `features(part, head)`."""
 
@@ -181,7 +202,8 @@ def switched_off(features: Callable) -> Callable:
 
 @mistake
 def other_features(model, layer, head) -> Any:
-    """You zero the wrong features: none, all, every num_heads-th one, or a block of the wrong size.
+    """You zero the wrong features: none, all, those of the other heads, every num_heads-th one, or a
+    block of the wrong size.
 
     Which of the features that W_o reads belong to this head?
     """
@@ -191,6 +213,11 @@ def other_features(model, layer, head) -> Any:
 for _features in (
     lambda part, head: slice(head, None, part.num_heads),
     lambda part, head: block_of(part, head, part.W_o.out_features),
+    lambda part, head: [
+        i
+        for i in range(part.W_o.in_features)
+        if i not in range(part.W_o.in_features)[block_of(part, head)]
+    ],
 ):
     like(other_features)(switched_off(_features))
 

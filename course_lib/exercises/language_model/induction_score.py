@@ -104,6 +104,17 @@ def divided_by_n(attention_weights, period=None) -> Tensor:
 
 
 @mistake
+def summed(attention_weights, period=None) -> Tensor:
+    """You return the sum of the weights. The score is their mean.
+
+    How many weights are in your sum?
+    """
+    n = attention_weights.shape[-1]
+    count = n - (n // 2 if period is None else period)
+    return mean(attention_weights, period, ahead=1) * max(count, 1)
+
+
+@mistake
 def transposed(attention_weights, period=None) -> Tensor:
     """Rows and columns are swapped: you read the weights [i - period + 1, i].
 

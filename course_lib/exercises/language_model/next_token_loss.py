@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Array, tensor
 from course_lib.exercises.kit import Problems, call, edge, like, mistake, worded_like
-from course_lib.exercises.translator.masked_cross_entropy import log_of_softmax as of_lesson_09
+from course_lib.exercises.translator import masked_cross_entropy as of_lesson_09
 
 
 def drawn(rng, batch, n, vocabulary, dtype="int64", **options) -> list[Array]:
@@ -75,11 +75,28 @@ def last_position_counted(logits, tokens) -> Tensor:
 
 
 @mistake
-def softmax_twice(logits, tokens) -> Tensor:
-    """You take the softmax of the logits first, and `cross_entropy` takes it again.
+def id_0_ignored(logits, tokens) -> Tensor:
+    """You leave out every prediction of token 0, but here 0 is a token like the others.
 
-    Does `cross_entropy` expect logits or probabilities?
+    Which targets may `cross_entropy` ignore here?
     """
+    wanted = tokens[:, 1:].flatten().long()
+    return F.cross_entropy(logits[:, :-1].flatten(0, 1), wanted, ignore_index=0)
+
+
+@mistake
+def over_positions(logits, tokens) -> Tensor:
+    """Your softmax runs over the positions, so the probabilities of a position need not sum to 1.
+
+    Which axis of the logits holds the vocabulary?
+    """
+    chances = logits[:, :-1].log_softmax(1)
+    return -chances.gather(-1, tokens[:, 1:, None].long()).mean()
+
+
+@mistake
+@worded_like(of_lesson_09.softmax_twice)
+def softmax_twice(logits, tokens) -> Tensor:
     return of_each(logits[:, :-1].softmax(-1), tokens[:, 1:]).mean()
 
 
@@ -121,7 +138,7 @@ def reshaped(logits, tokens) -> Tensor:
 
 
 @mistake
-@worded_like(of_lesson_09)
+@worded_like(of_lesson_09.log_of_softmax)
 def log_of_softmax(logits, tokens) -> Tensor:
     chances = logits[:, :-1].softmax(-1).gather(-1, tokens[:, 1:, None].long())
     return -chances.log().mean()

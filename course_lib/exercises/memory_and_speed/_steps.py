@@ -60,8 +60,10 @@ class Blocked(Stepped):
             old = outputs * factor if self.fade_outputs else outputs
             outputs = old + weights @ values[..., block, :]
             maxima = larger
-        outputs = outputs / totals.masked_fill(totals == 0, 1.0)
-        return outputs, self.end(maxima, totals).squeeze(-1)
+        return self.over(outputs, totals), self.end(maxima, totals).squeeze(-1)
+
+    def over(self, outputs, totals) -> Tensor:
+        return outputs / totals.masked_fill(totals == 0, 1.0)
 
 
 class Recomputed(Blocked):

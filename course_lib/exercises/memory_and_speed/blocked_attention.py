@@ -103,6 +103,17 @@ class ShortBlockDropped(Blocked):
 
 
 @mistake
+class NotDivided(Blocked):
+    """You never divide the outputs by the sum of the exponentials.
+
+    By what must all weights of a query be divided so that they sum to 1?
+    """
+
+    def over(self, outputs, totals) -> Tensor:
+        return outputs
+
+
+@mistake
 class EmptyRow(Blocked):
     """If all keys so far are masked for a query, you compute -inf - (-inf), which is NaN, and the
     NaN stays in its outputs and sums.

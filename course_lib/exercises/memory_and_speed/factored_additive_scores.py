@@ -142,6 +142,17 @@ def no_lower_limit(projected_queries, projected_keys, w_v) -> Tensor:
 
 
 @mistake
+def clamped(projected_queries, projected_keys, w_v) -> Tensor:
+    """You limit the queries and keys to a range, such as -20 to 20. If one is large and the other
+    is as large but negative, q + k changes.
+
+    What is q + k for q = 46 and k = -45.5, and what is it after your limit?
+    """
+    given = (x.clamp(-20, 20) for x in (projected_queries, projected_keys))
+    return factored(*given, w_v, is_fast=True)
+
+
+@mistake
 def factor_2_missing(projected_queries, projected_keys, w_v) -> Tensor:
     """Your exponents lack the factor 2: tanh(x) needs exp(2x) or exp(-2x).
 

@@ -84,6 +84,16 @@ def sum_not_rescaled(blocks) -> tuple[Tensor, Tensor]:
 
 
 @mistake
+def factor_inverted(blocks) -> tuple[Tensor, Tensor]:
+    """You rescale the sum so far by exp(new - old), where old and new are the maxima before and
+    after a block. The factor must be exp(old - new).
+
+    If the maximum rises, must the sum of exp(s - maximum) grow or shrink?
+    """
+    return running(blocks, finite, fade=lambda d: torch.exp(-d).nan_to_num(0.0, posinf=0.0))
+
+
+@mistake
 def blocks_read_twice(blocks, start=torch.zeros_like) -> tuple[Tensor, Tensor]:
     """You loop over `blocks` twice. A generator yields each block only once, so the second loop
     gets none, and its sums are 0.

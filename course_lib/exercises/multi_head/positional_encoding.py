@@ -20,6 +20,8 @@ def problems(rng) -> Problems:
     yield "Any number of positions must work."
     many = int(rng.integers(1100, 1300))
     yield edge(many, 8, tolerance=5e-3)  # float32 rounds angles of 1200 to about 1e-4
+    yield "`device=` and `dtype=` must set the device and the dtype, as in `torch.ones`."
+    yield edge(int(rng.integers(3, 9)), 6, scenario="with_a_device_and_a_dtype")
 
 
 def alternating(positions, columns, exponents, base=10000.0) -> Tensor:
@@ -29,7 +31,7 @@ def alternating(positions, columns, exponents, base=10000.0) -> Tensor:
 
 
 @mistake
-def in_halves(num_positions, embed_dim) -> Tensor:
+def in_halves(num_positions, embed_dim, **to) -> Tensor:
     """Your sines fill the first half and your cosines the second. They must alternate.
 
     Which columns does `encoding[:, 0::2]` name?
@@ -37,19 +39,19 @@ def in_halves(num_positions, embed_dim) -> Tensor:
     pairs = torch.arange((embed_dim + 1) // 2, dtype=torch.float64)
     angles = torch.arange(num_positions, dtype=torch.float64)[:, None]
     angles = angles / 10000.0 ** (2 * pairs / embed_dim)
-    return torch.cat([angles.sin(), angles[:, : embed_dim // 2].cos()], dim=-1)
+    return torch.cat([angles.sin(), angles[:, : embed_dim // 2].cos()], dim=-1).to(**to)
 
 
 @like(in_halves)
-def in_halves_from_1_to_10000(num_positions, embed_dim) -> Tensor:
+def in_halves_from_1_to_10000(num_positions, embed_dim, **to) -> Tensor:
     half = (embed_dim + 1) // 2
     rates = 10000.0 ** (-torch.arange(half, dtype=torch.float64) / max(half - 1, 1))
     angles = torch.arange(num_positions, dtype=torch.float64)[:, None] * rates
-    return torch.cat([angles.sin(), angles.cos()], dim=-1)[:, :embed_dim]
+    return torch.cat([angles.sin(), angles.cos()], dim=-1)[:, :embed_dim].to(**to)
 
 
 @mistake
-def sine_and_cosine_exchanged(num_positions, embed_dim) -> Tensor:
+def sine_and_cosine_exchanged(num_positions, embed_dim, **to) -> Tensor:
     """Your cosines are in the even columns and your sines in the odd ones. Column 0 must begin with
     the sine.
 
@@ -57,33 +59,33 @@ def sine_and_cosine_exchanged(num_positions, embed_dim) -> Tensor:
     """
     columns = torch.arange(embed_dim)
     exponents = (columns - columns % 2).double() / embed_dim
-    return alternating(torch.arange(num_positions), columns + 1, exponents)
+    return alternating(torch.arange(num_positions), columns + 1, exponents).to(**to)
 
 
 @mistake
-def exponent_doubled(num_positions, embed_dim) -> Tensor:
+def exponent_doubled(num_positions, embed_dim, **to) -> Tensor:
     """Your exponent is 4i/D instead of 2i/D for columns 2i and 2i + 1.
 
     Does your range already count in steps of two?
     """
     columns = torch.arange(embed_dim)
     exponents = 2 * (columns - columns % 2).double() / embed_dim
-    return alternating(torch.arange(num_positions), columns, exponents)
+    return alternating(torch.arange(num_positions), columns, exponents).to(**to)
 
 
 @mistake
-def positions_from_one(num_positions, embed_dim) -> Tensor:
+def positions_from_one(num_positions, embed_dim, **to) -> Tensor:
     """Your first position is number 1; it must be 0.
 
     What is sin(0)?
     """
     columns = torch.arange(embed_dim)
     exponents = (columns - columns % 2).double() / embed_dim
-    return alternating(torch.arange(1, num_positions + 1), columns, exponents)
+    return alternating(torch.arange(1, num_positions + 1), columns, exponents).to(**to)
 
 
 @mistake
-def base_100(num_positions, embed_dim) -> Tensor:
+def base_100(num_positions, embed_dim, **to) -> Tensor:
     """Columns 2i and 2i + 1 of your encoding use the angle p / 10000^(i/D) instead of p /
     10000^(2i/D).
 
@@ -91,28 +93,29 @@ def base_100(num_positions, embed_dim) -> Tensor:
     """
     columns = torch.arange(embed_dim)
     exponents = (columns - columns % 2).double() / embed_dim
-    return alternating(torch.arange(num_positions), columns, exponents, base=100.0)
+    return alternating(torch.arange(num_positions), columns, exponents, base=100.0).to(**to)
 
 
 @mistake
-def column_exponent(num_positions, embed_dim) -> Tensor:
+def column_exponent(num_positions, embed_dim, **to) -> Tensor:
     """Every column of your encoding has an angle of its own. The sine and the cosine of a pair must
     have the same angle.
 
     What are the exponents of columns 0 and 1?
     """
     columns = torch.arange(embed_dim)
-    return alternating(torch.arange(num_positions), columns, columns.double() / embed_dim)
+    return alternating(torch.arange(num_positions), columns, columns.double() / embed_dim).to(**to)
 
 
 @like(column_exponent)
-def column_exponent_doubled(num_positions, embed_dim) -> Tensor:
+def column_exponent_doubled(num_positions, embed_dim, **to) -> Tensor:
     columns = torch.arange(embed_dim)
-    return alternating(torch.arange(num_positions), columns, 2 * columns.double() / embed_dim)
+    exponents = 2 * columns.double() / embed_dim
+    return alternating(torch.arange(num_positions), columns, exponents).to(**to)
 
 
 @mistake
-def odd_size_fails(num_positions, embed_dim) -> Tensor:
+def odd_size_fails(num_positions, embed_dim, **to) -> Tensor:
     """Your code fails for `embed_dim` = 3: an odd number needs one more sine than cosines.
 
     Of five columns, how many are in `encoding[:, 1::2]`?
@@ -122,7 +125,7 @@ def odd_size_fails(num_positions, embed_dim) -> Tensor:
     encoding = torch.zeros(num_positions, embed_dim, dtype=torch.float64)
     encoding[:, 0::2] = angles.sin()
     encoding[:, 1::2] = angles.cos()
-    return encoding
+    return encoding.to(**to)
 
 
 EXERCISE = Exercise(

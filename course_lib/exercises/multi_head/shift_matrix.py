@@ -26,6 +26,8 @@ def problems(rng) -> Problems:
     yield edge(0, 2 * int(rng.integers(2, 30)))
     yield "Any offset must work."
     yield edge(far, 4, tolerance=5e-3)
+    yield "`device=` and `dtype=` must set the device and the dtype, as in `torch.ones`."
+    yield edge(further, 4, scenario="with_a_device_and_a_dtype")
 
 
 def arrives(probe, outputs) -> str | None:
@@ -55,30 +57,30 @@ def turned(c, s) -> list[list[float]]:
 
 
 @mistake
-def backwards(offset, embed_dim) -> Tensor:
+def backwards(offset, embed_dim, **to) -> Tensor:
     """Your matrix shifts by -offset, for all offsets or for those below 0.
 
     Each pair is (sine, cosine), in this order. What does your matrix make of (0, 1)?
     """
-    return in_blocks(turned, -offset, embed_dim)
+    return in_blocks(turned, -offset, embed_dim).to(**to)
 
 
 @like(backwards)
-def always_forwards(offset, embed_dim) -> Tensor:
-    return in_blocks(lambda c, s: turned(c, abs(s)), offset, embed_dim)
+def always_forwards(offset, embed_dim, **to) -> Tensor:
+    return in_blocks(lambda c, s: turned(c, abs(s)), offset, embed_dim).to(**to)
 
 
 @mistake
-def forward_only(offset, embed_dim) -> Tensor:
+def forward_only(offset, embed_dim, **to) -> Tensor:
     """For an offset below 0, your matrix is the identity.
 
     Which step treats an offset below 0 as 0, such as a loop over `range(offset)`?
     """
-    return in_blocks(turned, max(offset, 0), embed_dim)
+    return in_blocks(turned, max(offset, 0), embed_dim).to(**to)
 
 
 @mistake
-def in_halves(offset, embed_dim) -> Tensor:
+def in_halves(offset, embed_dim, **to) -> Tensor:
     """Your matrix is correct for encodings with all sines in the first half and all cosines in the
     second. In `positional_encoding` they alternate.
 
@@ -86,26 +88,35 @@ def in_halves(offset, embed_dim) -> Tensor:
     """
     angles = offset / 10000.0 ** (torch.arange(0, embed_dim, 2).double() / embed_dim)
     c, s = angles.cos().diag(), angles.sin().diag()
-    return torch.cat([torch.cat([c, s], 1), torch.cat([-s, c], 1)])
+    return torch.cat([torch.cat([c, s], 1), torch.cat([-s, c], 1)]).to(**to)
 
 
 @mistake
-def base_100(offset, embed_dim) -> Tensor:
+def base_100(offset, embed_dim, **to) -> Tensor:
     """Your pair i is rotated by offset / 10000^(i/D) instead of offset / 10000^(2i/D).
 
     Write down the angles of offset 1 for D = 4. Are they 1 and 1/100?
     """
-    return in_blocks(turned, offset, embed_dim, base=100.0)
+    return in_blocks(turned, offset, embed_dim, base=100.0).to(**to)
 
 
 @mistake
-def no_minus(offset, embed_dim) -> Tensor:
+def exponent_doubled(offset, embed_dim, **to) -> Tensor:
+    """Your pair i is rotated by offset / 10000^(4i/D) instead of offset / 10000^(2i/D).
+
+    Does your range already count in steps of two?
+    """
+    return in_blocks(turned, offset, embed_dim, base=1e8).to(**to)
+
+
+@mistake
+def no_minus(offset, embed_dim, **to) -> Tensor:
     """In each 2 x 2 block all four entries enter with a plus sign, but one of the two addition
     formulas has a minus.
 
     By which angle must each pair of columns turn, in which direction, and which columns are a pair?
     """
-    return in_blocks(lambda c, s: [[c, s], [s, c]], offset, embed_dim)
+    return in_blocks(lambda c, s: [[c, s], [s, c]], offset, embed_dim).to(**to)
 
 
 EXERCISE = Exercise(

@@ -69,6 +69,8 @@ def problems(rng) -> Problems:
     by_position = problem(2, 4, (4, 2, 4), base=50.0, scenario="built_by_position")
     meta = edge(1, 2, (2, 1, 2), scenario="made_with_device_and_dtype")
     kept = edge(1, 2, (4, 2, 2), scenario="with_num_heads_kept")
+    equal = drawn(rng, 2, 3, (2, 1, 2))
+    equal[0].data[:] = equal[0].data[:, :1]
     again = edge(2, 5, (4, 2, 2), scenario="after_another_call")
     whole = (
         "In each head, position i must average the values of the positions j <= i, with weights "
@@ -114,6 +116,8 @@ def problems(rng) -> Problems:
     yield meta
     yield "`self.num_heads` must hold the number of heads, because `ablate_head` reads it."
     yield kept
+    yield "The rotated keys must be appended to the cache."
+    yield module(equal, (2, 1, 2), (2, 1), scenario="equal_positions_in_pieces", part="edges")
     yield "Large scores must not overflow."
     yield module(large, (2, 1, 2), part="edges")
     yield INDEPENDENT
@@ -261,6 +265,22 @@ class NotCausal(Grouped):
 
 
 @mistake
+class NoMaskWithCache(Grouped):
+    """With a cache you apply no causal mask, so several new positions also attend to later ones of
+    their own call.
+
+    In a call with three new positions, which keys may the first one see?
+    """
+
+    def extend(self, cache, k, v) -> tuple[Tensor, Tensor]:
+        self.is_masked = cache is None
+        return super().extend(cache, k, v)
+
+    def past(self, n, m) -> Tensor:
+        return super().past(n, m) | (not self.is_masked)
+
+
+@mistake
 class GroupsTiled(Grouped):
     """Head i uses group i % g, but it must use group i // (h / g), so that neighboring heads share
     a group.
@@ -297,6 +317,23 @@ class KeysNotRotated(NotRotated):
 @like(NotRotated)
 class QueriesNotRotated(NotRotated):
     turned = ("keys",)
+
+
+@mistake
+class RotatedBeforeSplit(Grouped):
+    """You rotate queries and keys before you cut them into heads, so only the first head gets the
+    fastest rotations.
+
+    How many features does an angle of the statement depend on: those of a head, or all?
+    """
+
+    def cut_all(self, x) -> Sequence[Tensor]:
+        q, k = (layer(x).unsqueeze(1) for layer in (self.W_q, self.W_k))
+        return q, k, self.cut(self.W_v(x), self.num_groups)
+
+    def turn(self, x, offset) -> Tensor:
+        heads = self.num_heads if x.shape[-1] == self.W_q.out_features else self.num_groups
+        return self.cut(super().turn(x, offset)[:, 0], heads)
 
 
 @mistake

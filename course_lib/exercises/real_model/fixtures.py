@@ -89,6 +89,22 @@ def in_pieces(target, probe, args, kwargs):
 
 
 @scenario
+def equal_positions_in_pieces(target, probe, args, kwargs):
+    """Run `in_pieces` on equal vectors, whose keys in the cache differ only by their rotation."""
+    x, pieces = args.values()
+    cache = _empty_cache(probe, x)
+    outputs = _read(pieces, x, lambda piece: target(piece, cache))
+    keys = cache.so_far[0]
+    if len(cache) > 1 and torch.allclose(keys, keys[:, :, :1]):
+        raise NotAsRequested(
+            "Equal vectors at several positions have equal keys in your cache, so these keys are "
+            "not rotated.",
+            "Which comes first, the rotation or `append`?",
+        )
+    return outputs
+
+
+@scenario
 def two_texts_in_turn(target, probe, args, kwargs):
     """Run `in_pieces` while the module reads another text with another cache, and without one."""
     x, pieces = args.values()

@@ -123,6 +123,30 @@ class GroupsTiled(Grouped):
 
 
 @mistake
+class PositionsRepeated(Grouped):
+    """You repeat each position of the keys and values where you should repeat each group, so a head
+    gets keys of other positions.
+
+    Which axis of your keys holds the groups at the time when you repeat?
+    """
+
+    def share(self, h, x) -> Tensor:
+        return x.repeat_interleave(h // x.shape[1], 2).reshape(len(x), h, *x.shape[2:])
+
+
+@mistake
+class ScaleAllHeads(Grouped):
+    """You divide the scores by the root of the features of all heads together, but a head's dot
+    products have only d terms.
+
+    How many products are summed in one score of one head?
+    """
+
+    def score(self, q, k) -> Tensor:
+        return super().score(q, k) / q.shape[1] ** 0.5
+
+
+@mistake
 class NotShared(Grouped):
     """The keys and values have g heads and the queries h, and you multiply them as they are. That
     works only if g is 1 or h.

@@ -92,9 +92,9 @@ def own_cache(caches, number) -> Any:
     return None if caches is None else caches[number]
 
 
-def read(model, tokens, caches, joins, norms=(1, 2), cache_of=own_cache) -> Tensor:
+def read(model, tokens, caches, joins, norms=(1, 2), cache_of=own_cache, scale=1) -> Tensor:
     """Return x after all blocks, whose parts use the norms with these numbers."""
-    x = model.tokens(tokens)
+    x = scale * model.tokens(tokens)
     for number, block in enumerate(model.blocks):
         attend = functools.partial(block.attention, cache=cache_of(caches, number))
         for join, norm, part in zip(joins, norms, (attend, block.feed_forward), strict=True):
@@ -151,6 +151,40 @@ def one_cache_for_all(model, tokens, caches=None) -> Tensor:
         return caches and caches[0]
 
     return logits_of(model, read(model, tokens, caches, RIGHT, cache_of=first))
+
+
+@mistake
+def scaled_embeddings(model, tokens, caches=None) -> Tensor:
+    """You multiply the vectors of the tokens by sqrt(D), as Gemma does. Here x begins with the
+    vectors themselves.
+
+    With what does x begin?
+    """
+    scale = model.tokens.embedding_dim**0.5
+    return logits_of(model, read(model, tokens, caches, RIGHT, scale=scale))
+
+
+@mistake
+def parts_side_by_side(model, tokens, caches=None) -> Tensor:
+    """Both parts of a block read the same x. The network must read the sum of x and the attention's
+    result.
+
+    Which x does `norm_2` read in your code?
+    """
+    x = model.tokens(tokens)
+    for number, block in enumerate(model.blocks):
+        attended = block.attention(block.norm_1(x), cache=own_cache(caches, number))
+        x = x + attended + block.feed_forward(block.norm_2(x))
+    return logits_of(model, x)
+
+
+@mistake
+def log_probabilities(model, tokens, caches=None) -> Tensor:
+    """You return logarithms of probabilities, log softmax(logits), instead of the logits.
+
+    What do you do after the product with the vectors of all tokens?
+    """
+    return logits_of(model, read(model, tokens, caches, RIGHT)).log_softmax(-1)
 
 
 def with_joins(joins) -> Any:

@@ -151,6 +151,15 @@ def exponent_halved(x, offset=0, base=10000.0) -> Tensor:
     return interleaved(*turned(*pairs(x), angles_of(x, offset, base**0.5))).to(x.dtype)
 
 
+@mistake
+def exponent_doubled(x, offset=0, base=10000.0) -> Tensor:
+    """You rotate pair i by p / base^(4i/d) instead of p / base^(2i/d).
+
+    Does your range already count in steps of two?
+    """
+    return interleaved(*turned(*pairs(x), angles_of(x, offset, base**2))).to(x.dtype)
+
+
 EXERCISE = Exercise(
     points=4,
     minutes=15,

@@ -118,6 +118,12 @@ def mean_of_means(logits, targets, valid_lens) -> Tensor:
     return (losses_of(logits, targets, real).sum(1) / real.sum(1).clamp(min=1)).mean()
 
 
+@like(mean_of_means)
+def mean_of_means_with_nan(logits, targets, valid_lens) -> Tensor:
+    real = real_of(targets, valid_lens)
+    return (losses_of(logits, targets, real).sum(1) / real.sum(1)).mean()
+
+
 @mistake
 def log_of_softmax(logits, targets, valid_lens) -> Tensor:
     """You take exponentials before the logarithm. With large logits they may overflow or underflow,
@@ -133,6 +139,22 @@ def log_of_softmax(logits, targets, valid_lens) -> Tensor:
 def log_of_the_chosen(logits, targets, valid_lens) -> Tensor:
     real = real_of(targets, valid_lens)
     return mean(-taken(logits.softmax(-1), targets).log().masked_fill(~real, 0.0), real)
+
+
+@like(log_of_softmax)
+def log_times_real(logits, targets, valid_lens) -> Tensor:
+    real = real_of(targets, valid_lens)
+    return mean(-taken(logits.softmax(-1), targets).log() * real, real)
+
+
+@mistake
+def softmax_twice(logits, targets, valid_lens) -> Tensor:
+    """You take the softmax of the logits first, and `cross_entropy` takes it again.
+
+    Does `cross_entropy` expect logits or probabilities?
+    """
+    real = real_of(targets, valid_lens)
+    return mean(losses_of(logits.softmax(-1), targets, real), real)
 
 
 @mistake
@@ -153,6 +175,11 @@ def id_0_ignored(logits, targets, valid_lens) -> Tensor:
     """
     real = real_of(targets, valid_lens) & (targets != 0)
     return mean(losses_of(logits, targets, real), real)
+
+
+@like(id_0_ignored)
+def id_0_taken_for_padding(logits, targets, valid_lens) -> Tensor:
+    return losses_of(logits, targets, targets != 0).sum() / (targets != 0).sum()
 
 
 @mistake

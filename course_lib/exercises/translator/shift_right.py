@@ -47,6 +47,15 @@ def shifted_left(targets, start) -> Tensor:
 
 
 @mistake
+def last_in_front(targets, start) -> Tensor:
+    """Your first column holds the last target instead of `start`.
+
+    What does `torch.roll` put in front, and which number belongs there?
+    """
+    return targets.roll(1, 1)
+
+
+@mistake
 def last_kept(targets, start) -> Tensor:
     """Your result has one column too many. The last target need not be read, because nothing comes
     after it.

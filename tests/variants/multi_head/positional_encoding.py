@@ -5,10 +5,11 @@ import math
 import numpy as np
 import torch
 
-from course_lib.authoring.variants import faulty, right, wrong
+from course_lib.authoring.variants import faulty, on_request, right, wrong
 
 
 @right
+@on_request
 def loops(num_positions, embed_dim):
     table = torch.zeros(num_positions, embed_dim, dtype=torch.float64)
     for p in range(num_positions):
@@ -19,6 +20,7 @@ def loops(num_positions, embed_dim):
 
 
 @right
+@on_request
 def through_numpy(num_positions, embed_dim):
     p, c = np.meshgrid(np.arange(num_positions), np.arange(embed_dim), indexing="ij")
     angles = p / np.power(10000, (c - c % 2) / embed_dim)
@@ -35,6 +37,7 @@ def _zip(even, odd, embed_dim):
 
 
 @right
+@on_request
 def sine_with_a_phase(num_positions, embed_dim):
     column = torch.arange(embed_dim)
     rates = 10000.0 ** (-(column - column % 2) / embed_dim)
@@ -43,7 +46,7 @@ def sine_with_a_phase(num_positions, embed_dim):
 
 
 fifty_positions_at_most = wrong("wrong_shape")(
-    lambda num_positions, embed_dim: sine_with_a_phase(min(num_positions, 50), embed_dim)
+    lambda num_positions, *rest, **to: sine_with_a_phase(min(num_positions, 50), *rest, **to)
 )
 
 
@@ -51,16 +54,14 @@ def _turned(angles, embed_dim):
     return _zip(angles.sin(), angles.cos(), embed_dim)
 
 
-def of_angles(encode):
-    """A table from `encode(angles, embed_dim)`, with an angle for each position and pair."""
-    return lambda num_positions, embed_dim: encode(_angles(num_positions, embed_dim), embed_dim)
-
-
 base_1000 = wrong("wrong_values")(
-    lambda num_positions, embed_dim: _turned(
-        _angles(num_positions, embed_dim, base=1000.0), embed_dim
+    on_request(
+        lambda num_positions, embed_dim: _turned(
+            _angles(num_positions, embed_dim, base=1000.0), embed_dim
+        )
     )
 )
+options_ignored = wrong("not_as_requested")(lambda *sizes, **to: loops(*sizes))
 half_precision = wrong()(
     lambda num_positions, embed_dim: _turned(
         torch.arange(num_positions)[:, None] * _angles(2, embed_dim)[1].half(), embed_dim
@@ -70,6 +71,7 @@ half_precision = wrong()(
 
 @faulty("base of 100", "last column zero")
 def with_faults(faults):
+    @on_request
     def encode(num_positions, embed_dim):
         base = 100.0 if "base of 100" in faults else 10000.0
         table = torch.zeros(num_positions, embed_dim, dtype=torch.float64)

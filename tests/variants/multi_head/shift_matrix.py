@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from course_lib.authoring.variants import faulty, right, wrong
+from course_lib.authoring.variants import faulty, on_request, right, wrong
 
 
 def _rates(embed_dim, base=10000.0):
@@ -12,6 +12,7 @@ def _rates(embed_dim, base=10000.0):
 
 
 @right
+@on_request
 def loops(offset, embed_dim):
     matrix = torch.zeros(embed_dim, embed_dim)
     for i in range(0, embed_dim, 2):
@@ -22,6 +23,7 @@ def loops(offset, embed_dim):
 
 
 @right
+@on_request
 def strided_assignment(offset, embed_dim):
     angles = offset * _rates(embed_dim)
     even = torch.arange(0, embed_dim, 2)
@@ -32,6 +34,7 @@ def strided_assignment(offset, embed_dim):
 
 
 @right
+@on_request
 def exponential_of_one_step(offset, embed_dim):
     rates = _rates(embed_dim)
     quarter = torch.tensor([[0.0, 1.0], [-1.0, 0.0]], dtype=torch.float64)
@@ -39,11 +42,13 @@ def exponential_of_one_step(offset, embed_dim):
 
 
 stays = wrong()(lambda offset, embed_dim: torch.eye(embed_dim))
+options_ignored = wrong("not_as_requested")(lambda *sizes, **to: loops(*sizes))
 one_step_only = wrong()(lambda offset, embed_dim: loops(1, embed_dim))
 
 
 @faulty("base of 100", "never back")
 def with_faults(faults):
+    @on_request
     def shift(offset, embed_dim):
         base = 100.0 if "base of 100" in faults else 10000.0
         angles = (abs(offset) if "never back" in faults else offset) * _rates(embed_dim, base)

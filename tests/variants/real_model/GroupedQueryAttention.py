@@ -73,7 +73,7 @@ class ComplexTable(Layers):
         return self.W_o(outputs.transpose(1, 2).flatten(2))
 
 
-@right
+@wrong("not_as_requested")
 class RotatedAfterTheCache(Layers):
     """The cache holds keys that are not rotated; all of them are rotated in each call."""
 

@@ -31,12 +31,12 @@ def _shape(probe: Probe) -> tuple[int, ...]:
     """
     if (scores := given(probe, "scores")) is not None:
         return scores.shape
-    if given(probe, "query") is not None:
-        return given(probe, "keys").shape[:1]
     queries, keys = (
         array if (array := given(probe, name)) is not None else given(probe, "x")
         for name in ("queries", "keys")
     )
+    if keys is not None and given(probe, "query") is not None:
+        return keys.shape[:1]
     return () if queries is None or keys is None else (*queries.shape[:-1], keys.shape[-2])
 
 

@@ -1,5 +1,7 @@
 """`causal_mask`: allow the keys that are not in the future."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -83,7 +85,7 @@ def true_means_drop_in_a_square(num_queries, num_keys=None, *, device=None) -> T
 
 
 @like(true_means_drop)
-def true_means_drop_without_default(num_queries, num_keys=None, *, device=None) -> Tensor:
+def true_means_drop_without_default(num_queries, num_keys: Any = None, *, device=None) -> Tensor:
     mask = torch.ones(num_queries, num_keys, dtype=torch.bool, device=device)
     return mask.triu(before(num_queries, num_keys) + 1)
 

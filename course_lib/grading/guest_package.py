@@ -48,11 +48,10 @@ def visible_files(lesson: str, package: Path = _PACKAGE) -> set[Path]:
     # Copy what checks need, except for later lessons, because lesson 07 contains a correct answer
     # to an exercise of lesson 06. An assignment outside the order may use any lesson's checks.
     graded = [*before, lesson] if _NUMBERED.match(lesson) else lessons() if lesson else ()
-    starts = [package / "exercises" / slug[3:] / "fixtures.py" for slug in graded]
-    starts = [path for path in starts if path.is_file()]
-    visible |= {path for path in reached(starts, package) if path.name.startswith("fixtures")}
-    found = (each for path in visible for each in (path, *path.rglob("*")))
-    return {path for path in found if path.is_file() and path.suffix != ".pyc"}
+    fixtures = (package / "exercises" / slug[3:] / "fixtures.py" for slug in graded)
+    used = reached(list(filter(Path.is_file, fixtures)), package)
+    visible |= {path for path in used if path.name.startswith("fixtures")}
+    return {f for p in visible for f in (p, *p.rglob("*")) if f.is_file() and f.suffix != ".pyc"}
 
 
 def stage_package(folder: Path, lesson: str) -> Path:

@@ -162,10 +162,14 @@ class Right(Stepped, nn.Module):
         x = self.place(self.tokens(tokens), tokens.shape[1])
         for block in self.blocks:
             parts: Any = block
-            found = [parts[name] for name in ("attention", "feed_forward") if name in parts]
-            for i, (join, part) in enumerate(zip(self.joins, found, strict=False)):
-                x = join(x, parts[f"norm_{i + 1}"], part)
+            names = [name for name in ("attention", "feed_forward") if name in parts]
+            x = self.through(x, [(parts[f"norm_{i}"], parts[n]) for i, n in enumerate(names, 1)])
         return self.last(x)
+
+    def through(self, x, parts) -> Tensor:
+        for join, (norm, part) in zip(self.joins, parts, strict=False):
+            x = join(x, norm, part)
+        return x
 
     def place(self, x, n) -> Tensor:
         return x + self.positions[:n]
@@ -206,6 +210,18 @@ class ScaledEmbeddings(Right):
 
     def place(self, x, n) -> Tensor:
         return x * x.shape[-1] ** 0.5 + self.positions[:n]
+
+
+@mistake
+class PartsSideBySide(Right):
+    """Both parts of a block read the same x. The network must read the sum of x and the attention's
+    result.
+
+    Which x does `norm_2` read in your code?
+    """
+
+    def through(self, x, parts) -> Tensor:
+        return x + sum(part(norm(x)) for norm, part in parts)
 
 
 @mistake

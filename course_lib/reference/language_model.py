@@ -14,6 +14,7 @@ from course_lib.reference.translator import layer_norm, log_probability, part
 
 def next_token_loss(logits: np.ndarray, tokens: np.ndarray) -> Expected:
     """Average minus the log-probability of the next token, over all positions that have one."""
+    assert tokens.max(initial=0) < logits.shape[-1]
     losses = [
         -log_probability(scores, int(following))
         for item, text in zip(logits, tokens, strict=True)

@@ -46,6 +46,7 @@ def masked_cross_entropy(
     logits: np.ndarray, targets: np.ndarray, valid_lens: np.ndarray
 ) -> Expected:
     """Return minus the mean log-probability of the words, without padding; 0 without words."""
+    assert targets.max(initial=0) < logits.shape[-1]
     found = [
         log_probability(logits[item, position], targets[item, position])
         for item, length in enumerate(valid_lens)

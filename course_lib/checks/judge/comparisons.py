@@ -80,6 +80,19 @@ def differing(expected: np.ndarray, data: np.ndarray, tolerance: float) -> np.nd
     return ~near
 
 
+def first_visible(
+    expected: np.ndarray, data: np.ndarray, tolerance: float
+) -> tuple[int, ...] | None:
+    """Return the place of the first entry with a tenth of the largest error, or None."""
+    wrong = differing(expected, data, tolerance)
+    if not wrong.any():
+        return None
+    with np.errstate(all="ignore"):
+        errors = np.abs(data.astype(complex) - expected)
+    errors = np.where(wrong, np.where(np.isnan(errors), np.inf, errors), -1.0)
+    return tuple(np.argwhere(errors >= errors.max() / 10)[0].tolist())
+
+
 def close(probe: Probe, expected: Any, recorded: Recorded) -> Problem | None:
     """Compare the recorded numbers with the expected ones, within the usual tolerance."""
     if isinstance(expected, dict | tuple):
@@ -288,12 +301,9 @@ def entry_that_differs(expected: np.ndarray, data: np.ndarray, tolerance: float)
     """Return text like "[1, 2] is 0.5; the definition gives 0.25", or "" if no entry differs."""
     if expected.shape != data.shape:
         return ""
-    places = np.argwhere(differing(expected, data, max(tolerance, 1e-4)))  # visible to a reader
-    if not len(places):
-        places = np.argwhere(differing(expected, data, tolerance))
-    if not len(places):
+    place = first_visible(expected, data, tolerance)
+    if place is None:
         return ""
-    place = tuple(int(i) for i in places[0])
     theirs, ours = in_digits([data[place], expected[place]])
     where = f"[{', '.join(map(str, place))}]" if place else "it"
     return f"{where} is {theirs}; the definition gives {ours}"

@@ -10,6 +10,7 @@ import numpy as np
 from course_lib.checks.judge.comparisons import (
     differing,
     entry_that_differs,
+    first_visible,
     named_parts,
     tolerance_for,
 )
@@ -236,16 +237,16 @@ def _parts_of(exercise: Exercise, violation: Violation) -> list[tuple[str, Any, 
 
 
 def _beside(name: str, expected: Any, got: Recorded, tolerance: float) -> Beside:
-    """Return the whole result if it is small, else the first entry that differs."""
+    """Return the whole result if it is small, else the first entry that clearly differs."""
     expected, data = np.asarray(expected), got.numbers
     if data.shape != expected.shape:
         yours, theirs = (in_rows(part) if _fits(part) else (("...",),) for part in (data, expected))
         return Beside(f"{name}, shape {data.shape} instead of {expected.shape}", yours, theirs)
     wrong = differing(expected, data, tolerance)
     if not _fits(data):
-        if not wrong.any():
+        place = first_visible(expected, data, tolerance)
+        if place is None:
             return Beside(f"{name}, {data.size} numbers, none of them wrong", (), is_wrong=False)
-        place = tuple(int(i) for i in np.argwhere(wrong)[0])
         name = f"{name}[{', '.join(map(str, place))}]"
         data, expected, wrong = (np.asarray(part[place]) for part in (data, expected, wrong))
     yours, theirs = told_apart(data, expected, wrong)  # if all differ, only the first is marked

@@ -202,7 +202,7 @@ def switched_off(features: Callable) -> Callable:
 
 @mistake
 def other_features(model, layer, head) -> Any:
-    """You zero the wrong features: none, all, those of the other heads, every num_heads-th one, or a
+    """You zero the wrong features: none, all, those of other heads, every num_heads-th one, or a
     block of the wrong size.
 
     Which of the features that W_o reads belong to this head?

@@ -23,11 +23,14 @@ def two_caches_filled(target, probe, args, kwargs):
 
 
 def _fill(new_cache, keys, values, appended, between=lambda: None):
+    if not len(other := new_cache()):
+        other.append(keys.clone(), values.clone())
     cache, found, parts = new_cache(), None, []
     lengths = [len(cache)]
     if lengths[0]:
         raise NotAsRequested(
-            f"The length of a new cache is {lengths[0]} instead of 0.",
+            f"After `append` on another cache, the length of a new one is {lengths[0]} instead of "
+            "0.",
             "Do two caches use the same name of the class or the same default argument?",
         )
     for start, end in itertools.pairwise([0, *itertools.accumulate(appended)]):

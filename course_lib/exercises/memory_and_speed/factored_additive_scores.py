@@ -148,8 +148,8 @@ def clamped(projected_queries, projected_keys, w_v) -> Tensor:
 
     What is q + k for q = 46 and k = -45.5, and what is it after your limit?
     """
-    given = (x.clamp(-20, 20) for x in (projected_queries, projected_keys))
-    return factored(*given, w_v, is_fast=True)
+    queries, keys = (x.clamp(-20, 20) for x in (projected_queries, projected_keys))
+    return factored(queries, keys, w_v, is_fast=True)
 
 
 @mistake

@@ -89,9 +89,9 @@ class QueriesMasked(Encoder):
     Which axis of the mask belongs to the keys?
     """
 
-    def attend(self, x, keys=None, *, valid_lens) -> Tensor:
-        mask = None if valid_lens is None else real(x, valid_lens)[..., None]
-        return self.attention(x, x, x, mask=mask)
+    def attend(self, queries, keys=None, *, valid_lens) -> Tensor:
+        mask = None if valid_lens is None else real(queries, valid_lens)[..., None]
+        return self.attention(queries, queries, queries, mask=mask)
 
 
 @mistake

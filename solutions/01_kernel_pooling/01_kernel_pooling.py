@@ -9,7 +9,7 @@
 #
 # - describe a weighted average in terms of queries, keys and values;
 # - turn distances into weights that sum to 1 over the keys, and say what the bandwidth does;
-# - explain why a point must not vote on its own prediction;
+# - explain why a point must be left out of its own prediction;
 # - (optional) build the mask that prevents this, and rewrite the Gaussian kernel as a dot product.
 #
 # **Time:** {time}. **You need:** indexing in PyTorch, and some idea of what a gradient is.
@@ -389,8 +389,8 @@ assert training_error(0.0001) < 1e-6
 # </details>
 #
 # The remedy is to predict reading $i$ from all the *others*. This is called *leave-one-out*. A rule
-# of the form "query $i$ may not see key $j$" is called a *mask*, and this one removes the diagonal.
-# Lesson 02 is about masks.
+# of the form "query $i$ may not see key $j$" is called a *mask*. The mask of leave-one-out removes
+# the diagonal. Lesson 02 is about masks.
 
 # %% [markdown]
 # ### Leave one out ★

@@ -112,9 +112,9 @@ assert model.maps.shape == (3, 2, 14) and model.maps.numel() * 64 == 5376
 # *How can one line compute all products and all sums?*
 #
 # A loop over the items makes one call per item, while one batched call lets a GPU work on all items
-# at once. First compute all products, then the sums. For one item the products are
-# $P_{itj} = X_{it} Y_{tj}$, a block of shape `(n, k, m)`. *Broadcasting* computes it if you give
-# `a` a new last axis and `b` a new first one:
+# at once. To write it without loops, compute all products first, and then the sums. For one item
+# the products are $P_{itj} = X_{it} Y_{tj}$, a block of shape `(n, k, m)`. *Broadcasting* computes
+# it if you give `a` a new last axis and `b` a new first one:
 #
 # | | shape | what happens |
 # |---|---|---|

@@ -304,9 +304,9 @@ assert page["blocked"][0] > page["plain"][0]
 #
 # <details><summary>Answer</summary>
 #
-# $L$ is enough, and FlashAttention-2 (Dao, 2023) keeps only this number: $e^{0 - 2.4076} = 0.0900$.
-# With $c$ alone, the weights would sum to $t$ instead of 1. $t$ alone belongs to $e^{s_j - c}$, and
-# you do not know $c$.
+# $L$ is enough. For the second score, $e^{0 - 2.4076} = 0.0900$. FlashAttention-2 (Dao, 2023) keeps
+# only $L$. With $c$ alone, the weights would sum to $t$ instead of 1. $t$ alone is not enough
+# either, because it divides $e^{s_j - c}$, and you do not know $c$.
 #
 # </details>
 #
@@ -440,8 +440,8 @@ for whose, table in tables.items():
 # `sdpa_kernel(SDPBackend.FLASH_ATTENTION)`, a call that the fused kernel cannot run raises an
 # error.
 #
-# **Predict.** Which of the calls below are fused? (An $n \times n$ matrix takes 1,024 KiB. A *window*
-# lets a position attend only to itself and the 64 before it.)
+# **Predict.** Which of the calls below are fused? (An $n \times n$ matrix takes 1,024 KiB. A
+# *window* lets a position attend only to itself and the 64 positions before it.)
 
 # %% tags=["demo"]
 sdpa = F.scaled_dot_product_attention
@@ -494,12 +494,12 @@ assert kept["(B, h, n, d)"] < 200 < 1000 < kept["(B, n, d)"]
 #
 # *Where do models put the weights of a long text?*
 #
-# The next cell runs your blocks and the fused kernel on 32,768 positions, as many as a short book
-# chapter of 6,000 words has letters. It also computes the last row with plain attention, which
-# needs the weights of one query only.
+# The next cell runs your blocks and the fused kernel on 32,768 positions, about the number of
+# letters in a book chapter of 6,000 words. It also computes the last row with plain attention,
+# which needs the weights of one query only.
 #
-# **Predict.** For all queries, the weights of a single head would take 4 GiB. How much memory do
-# your blocks take at the peak?
+# **Predict.** The full matrix of attention weights of a single head would take 4 GiB. How much
+# memory do your blocks take at the peak?
 
 # %% tags=["demo", "nbval-ignore-output"]
 inputs = draw(32768, 1, 1)
@@ -520,8 +520,9 @@ for name, way in {"your blocks": recomputed, "fused": sdpa}.items():
 #
 # </details>
 #
-# This answers the question at the top. Models that read 100,000 words never store all weights. They
-# compute the weights block by block, use each block, and discard it.
+# This answers the question at the top. With such kernels, a model that reads 100,000 words never
+# stores all its attention weights. The kernel computes them block by block, uses each block, and
+# discards it.
 
 # %% [markdown]
 # ### All together

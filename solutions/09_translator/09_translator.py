@@ -85,11 +85,11 @@ shapes = {"decoder tokens": "(B, t)", "linear": "(B, t, V)"}
 plotting.show(plotting.diagram_strip("encoder_decoder", lit="decoder tokens", shapes=shapes))
 
 # %% [markdown]
-# A translation of three words takes three predictions, and one pass of the decoder is enough for
-# all of them. Each word is predicted from the source and the *correct* words before it, and
-# during training these are known. So the decoder reads the correct translation, shifted right by
-# one position, with a start symbol in front. This is called *teacher forcing*. The causal mask
-# keeps each position from reading later ones.
+# A translation of three words, counting `<end>`, takes three predictions, and one pass of the
+# decoder makes all of them. Each word is predicted from the source and the *correct* words before
+# it, and during training these are known. So the decoder reads the correct translation, shifted
+# right by one position, with a start symbol in front. This is called *teacher forcing*. The causal
+# mask keeps each position from reading later ones.
 #
 # **Predict.** Suppose you forget the shift, and the decoder reads the targets themselves. How low
 # does the training loss go?
@@ -520,9 +520,9 @@ plotting.show(plotting.attention(maps, words, numeral, heads=heads))
 assert words[1] == "hundred" and lost[1].max() < 0.2
 
 # %% [markdown]
-# *Hundred* does not depend on the letter that it attends to, nor on any other letter alone. Whichever
-# letter is masked, the word loses almost nothing, in our run and with two other seeds. So a word may
-# give most of its weight to one letter and be as likely without it.
+# Masking the letter that *hundred* attends to costs almost nothing, and so does masking any other
+# single letter, in our run and with two other seeds. So a word may give most of its weight to one
+# letter and be almost as likely without it.
 #
 # One numeral is little evidence. For each word, the next cell masks the letter with the largest
 # weight, in all 72 numerals from 21 to 99 in which German says the ones first.
@@ -770,9 +770,9 @@ assert shares["GRU, 400 steps"] < 0.7 < 0.9 < min(share, shares["GRU, 1600 steps
 # `translate_batch`, yours by your `greedy_decode`.
 #
 # The next cell trains your translator for 600 steps and prints what it still gets wrong. Then it
-# continues as the training of the original did, with 300 steps of practice, in which short, round
-# and similar numbers occur more often. None of the held-out numerals is among them. The training
-# takes about a minute.
+# continues as the training of the original did, with 300 steps of practice, in which three
+# kinds of numbers occur more often: numbers below 100, numbers that contain a 0 or end in 1, and
+# multiples of 100. No held-out numeral is among them. The training takes about a minute.
 #
 # **Predict.** After the practice, how many of the 500 does your translator get wrong?
 

@@ -385,10 +385,11 @@ check("induction_score")
 # %% [markdown]
 # ### The first step by hand
 #
-# Build the first of the two heads yourself. In the next cell, the first 32 features of each vector
-# hold the letter, and the other 32 hold the position. Values read only the letters. Queries and
-# keys read only the positions: a key is the vector $p_j$ of its position, and a query is $M p_i$,
-# times 80 to make the softmax sharp. So the matrix $M$ alone decides where the head looks.
+# Of the two heads, build the first yourself: the one that copies the letter before each position.
+# In the next cell, the first 32 features of each vector hold the letter, and the other 32 hold the
+# position. Values read only the letters. Queries and keys read only the positions: a key is the
+# vector $p_j$ of its position, and a query is $M p_i$, times 80 to make the softmax sharp. So the
+# matrix $M$ alone decides where the head looks.
 
 
 # %% tags=["demo"]
@@ -409,14 +410,14 @@ def copy_letters(M):
 
 
 # %% [markdown]
-# `previous_token_score` is the weight that a position puts on the one before it, as a mean over all
-# positions but the first. With the identity matrix, every position looks at itself and copies its
-# own letter.
+# `previous_token_score` averages the weight that a position puts on the position before it, over
+# all positions but the first. With the identity matrix, every position looks at itself and copies
+# its own letter.
 #
-# **Your turn.** Replace the matrix in the first line, so that every position copies the letter
-# before it. A function that you wrote in lesson 06 returns the matrix you need. The head is right
-# when the second line of the output reads `K K T Q B X K T Q B`. (The first position has no
-# predecessor and copies its own letter.)
+# **Your turn.** In the next cell, replace the matrix `M` in the first line so that every position
+# copies the letter before it. A function that you wrote in lesson 06 returns the matrix you need.
+# The head is right when the second line of the output reads `K K T Q B X K T Q B`. (The first
+# position has no predecessor and copies its own letter.)
 
 # %% tags=["demo"]
 M = torch.eye(32)

@@ -675,7 +675,8 @@ plotting.interactive(password_figure, heads_off=list(settings))
 #
 # </details>
 #
-# One password is a single case. The next cell tries 20, and ten made-up names of dogs.
+# One password is a single case. The next cell tries 20 passwords, and ten made-up names of dogs in
+# another prompt.
 
 # %% tags=["demo", "nbval-ignore-output"]
 rng = random.Random(0)

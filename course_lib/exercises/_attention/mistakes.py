@@ -195,8 +195,8 @@ class EmptyRowPatched(Softmax):
 
 @mistake
 class FiniteFill(EmptyRowUniform):
-    """You fill dropped scores with a finite number, such as -1e9, or add one to them. If the other
-    scores are as small or smaller, or there are none, the softmax gives weight to dropped keys.
+    """You mask dropped scores with a finite number, such as -1e9. If no key of a row is allowed, or
+    all allowed scores are as small as that number or smaller, dropped keys get weight.
 
     Which value is below every finite score, in every dtype?
     """

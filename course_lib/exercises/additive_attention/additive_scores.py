@@ -92,10 +92,10 @@ def weights_not_transposed(queries, keys, w_q, w_k, w_v) -> Tensor:
 
 @mistake
 def tanh_after_w_v(queries, keys, w_q, w_k, w_v) -> Tensor:
-    """You take the tanh after the product with w_v. Each score then lies between -1 and 1 and keeps
-    the order of the sum of a query's term and a key's term, so every query orders the keys alike.
+    """You take the tanh after the product with w_v. The score before the tanh is one term from the
+    query plus one term from the key, so every query ranks the keys in the same order.
 
-    Which shape does the tanh act on in w_v . tanh(w_q q_i + w_k k_j)?
+    In w_v . tanh(w_q q_i + w_k k_j), what is the shape of the tanh's argument?
     """
     return no_tanh(queries, keys, w_q, w_k, w_v).tanh()
 

@@ -77,8 +77,8 @@ def nothing_summed(a, b) -> Tensor:
 
 @mistake
 def new_axis_missing(a, b) -> Tensor:
-    """You give `a` a new axis, but not `b`. Its axes then line up with the wrong axes of `a`, so
-    the sizes may not fit, or items may be mixed.
+    """You give `a` a new axis, but not `b`. The axes of `b` then line up with the wrong axes of
+    `a`, so the sizes may not fit, or items may be mixed.
 
     Which axes of `a` and `b` meet if their shapes are written below each other, right-aligned?
     """

@@ -138,7 +138,7 @@ def kernel_itself(queries, keys, bandwidth) -> Tensor:
     """You return the kernel's values. The softmax takes the exponentials of the scores, so the
     scores are the exponents of the kernel.
 
-    How often is the exponential taken on the way from your scores to the weights?
+    How many times do you take the exponential on the way from your scores to the weights?
     """
     return torch.exp(minus_half_squared(queries, keys) / bandwidth**2)
 

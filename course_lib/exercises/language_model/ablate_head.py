@@ -167,7 +167,8 @@ def weights_zeroed(model, layer, head) -> Iterator[None]:
 @mistake
 @contextlib.contextmanager
 def output_zeroed(model, layer, head) -> Iterator[None]:
-    """You zero features that `W_o` writes. The output of a head is a block of those that it reads.
+    """You zero features of the output of `W_o`, which mixes all heads. A head's own output is a
+    block of the features that `W_o` reads.
 
     Does your hook get what `W_o` reads or what it writes?
     """

@@ -92,7 +92,7 @@ def true_means_drop_without_default(num_queries, num_keys: Any = None, *, device
 
 @mistake
 def offset_negated(num_queries, num_keys=None, *, device=None) -> Tensor:
-    """You shift the diagonal by n - m instead of m - n, the wrong way.
+    """You shift the diagonal the wrong way, by n - m instead of m - n.
 
     Which keys must the last of n queries see?
     """

@@ -143,8 +143,8 @@ def no_lower_limit(projected_queries, projected_keys, w_v) -> Tensor:
 
 @mistake
 def clamped(projected_queries, projected_keys, w_v) -> Tensor:
-    """You limit the queries and keys to a range, such as -20 to 20. If one is large and the other
-    is as large but negative, q + k changes.
+    """You limit the queries and keys to a range, such as -20 to 20. If a large query meets a key
+    that is about its negative, the limit changes their sum.
 
     What is q + k for q = 46 and k = -45.5, and what is it after your limit?
     """

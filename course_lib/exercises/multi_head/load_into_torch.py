@@ -135,7 +135,7 @@ def all_old_biases_left(mha, reference) -> None:
 def weights_transposed(mha, reference) -> None:
     """You transpose the weights. A linear layer of torch computes x W^T in both modules.
 
-    Which shape has `in_proj_weight`, and which of its rows are those of W_q?
+    What is the shape of `in_proj_weight`, and which of its rows are those of W_q?
     """
     load(mha, reference, "qkv")
     with torch.no_grad():

@@ -324,7 +324,7 @@ class RotatedBeforeSplit(Grouped):
     """You rotate queries and keys before you cut them into heads, so only the first head gets the
     fastest rotations.
 
-    How many features does an angle of the statement depend on: those of a head, or all?
+    In the statement's angles, is d the number of features of one head or of all heads together?
     """
 
     def cut_all(self, x) -> Sequence[Tensor]:

@@ -158,7 +158,7 @@ def scaled_embeddings(model, tokens, caches=None) -> Tensor:
     """You multiply the vectors of the tokens by sqrt(D), as Gemma does. Here x begins with the
     vectors themselves.
 
-    With what does x begin?
+    Which operation does the statement apply to the vectors before the first block?
     """
     scale = model.tokens.embedding_dim**0.5
     return logits_of(model, read(model, tokens, caches, RIGHT, scale=scale))

@@ -76,7 +76,7 @@ def row_sum_forgotten(queries, keys, values, grad_outputs) -> Gradients:
 
 @mistake
 def softmax_skipped(queries, keys, values, grad_outputs) -> Gradients:
-    """You take the gradient of the weights as that of the scores, as if no softmax lay between.
+    """You take the gradient of the weights as that of the scores, as if there were no softmax.
 
     How does a small change of one score change the weights of its row?
     """
@@ -86,10 +86,10 @@ def softmax_skipped(queries, keys, values, grad_outputs) -> Gradients:
 
 @mistake
 def diagonal_only(queries, keys, values, grad_outputs) -> Gradients:
-    """You use only the derivative of each weight in its own score, W * (1 - W). A score also
-    changes the other weights of its row.
+    """You use only the derivative of each weight with respect to its own score, W * (1 - W). A
+    score also changes the other weights of its row.
 
-    What is the derivative of a weight in another score of its row?
+    What is the derivative of a weight with respect to another score of its row?
     """
     w = scores_of(queries, keys).softmax(-1)
     return sent_back(queries, keys, grad_outputs, w, w * (1 - w) * (grad_outputs @ values.mT))

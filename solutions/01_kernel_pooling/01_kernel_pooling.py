@@ -629,7 +629,7 @@ assert dot[0, 0] < gaussian[0, 0]
 # %% [markdown]
 # ### All together
 #
-# This check combines *your* `squared_distances` and `kernel_pooling`, and tests the second again.
+# This check tests `kernel_pooling` again, now together with *your* `squared_distances`.
 
 # %%
 check("01_kernel_pooling")
@@ -639,8 +639,9 @@ check("01_kernel_pooling")
 #
 # Attention is a soft search. It compares queries with keys, turns the comparison into weights that
 # sum to 1 over the keys, and averages the values with these weights. In kernel pooling, the weights
-# are a softmax of $-D/(2h^2)$, and the bandwidth $h$ decides how far a query looks. A point that
-# votes on its own prediction makes the error meaningless, so a mask removes it from its own row.
+# are a softmax of $-D/(2h^2)$, and the bandwidth $h$ decides how far a query looks. If a point
+# takes part in its own prediction, the error is meaningless, so a mask removes each point from its
+# own row.
 
 # %% [markdown]
 # ## References

@@ -315,8 +315,8 @@ assert no_future[0].all() and no_future[3].tolist() == [False, False, False, Tru
 # ones. It has $n$ queries and $m \ge n$ keys, and **the last query belongs to the last key**.
 #
 # **By hand.** For $n = 2$ and $m = 5$, query 0 may attend to keys 0 to 3, and query 1 to keys 0 to
-# 4. Which comparison of $i$ and $j$ gives this mask? With more queries than keys, the first $n - m$
-# rows are all False.
+# 4. Which comparison of $i$ and $j$ gives this mask? (Your function must also accept more queries
+# than keys. Then the first $n - m$ rows are all False.)
 #
 # **Predict.** Does `F.scaled_dot_product_attention(is_causal=True)` agree? Below, all scores are 0,
 # so a query shares its weight evenly among the keys it may attend to. The values form an identity

@@ -82,8 +82,8 @@ plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
 # for every position of the query. The diamond is the output, the average of the values with these
 # weights.
 #
-# **Predict**, then drag the tip of the query along `k1`, the shortest key. Does `k1` get the largest
-# weight? Afterwards, move the slider to 0 and to 8, and watch the diamond.
+# **Predict.** Suppose that you drag the tip of the query along `k1`, the shortest key. Does `k1` get
+# the largest weight? Try it. Then move the slider to 0 and to 8, and watch the diamond.
 
 
 # %% tags=["demo"]

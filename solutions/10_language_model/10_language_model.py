@@ -434,8 +434,8 @@ assert copy_letters(shift_matrix(-1, 32))[1] > 0.99
 #
 # The matrix is $R_{-1}$, your `shift_matrix(-1, 32)`. It turns the encoding of position $i$ into
 # the encoding of position $i - 1$, so each query agrees best with the key of the position before
-# it. The previous-token score rises from 0.00 to 1.00. With $R_1$, each query would ask for the
-# position after its own, which the causal mask excludes.
+# it. The previous-token score rises from 0.00 to 1.00. With $R_1$, each query would match the
+# key of the position after its own, which the causal mask excludes.
 #
 # </details>
 #

@@ -143,9 +143,9 @@ from course_lib.attention import rotary_embedding
 check("rotary_embedding")
 
 # %% [markdown]
-# **Predict.** The same query and the same key are used at each of 8 positions. For the left matrix
-# of scores, the positions of lesson 06 are added to both. For the right one, both are rotated. In
-# which matrix does a score depend only on the distance between the two positions?
+# **Predict.** The same query and the same key are used at each of 8 positions. In the left matrix of
+# scores, the positional encoding of lesson 06 is added to both. In the right matrix, both are
+# rotated instead. In which matrix does a score depend only on the distance between positions?
 
 # %% tags=["demo"]
 torch.manual_seed(3)

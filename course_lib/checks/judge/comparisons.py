@@ -80,10 +80,8 @@ def differing(expected: np.ndarray, data: np.ndarray, tolerance: float) -> np.nd
     return ~near
 
 
-def first_visible(
-    expected: np.ndarray, data: np.ndarray, tolerance: float
-) -> tuple[int, ...] | None:
-    """Return the place of the first entry with a tenth of the largest error, or None."""
+def first_visible(expected: np.ndarray, data: np.ndarray, tolerance: float) -> Any:
+    """Return the indices of the first entry with a tenth of the largest error, or None."""
     wrong = differing(expected, data, tolerance)
     if not wrong.any():
         return None

@@ -165,6 +165,7 @@ _CALLS = {
     "one_at_a_time": "this one, with a generator instead of the list",
     "twice": "this one, twice with the same objects",
     "with_a_device": "this one, after one with device=",
+    "with_a_device_and_a_dtype": "this one, after one with device= and dtype=",
     "two_caches_filled": "one for each part, each followed by one of a second cache",
     "two_texts_in_turn": "one for each piece, each after one with another text and cache",
     "made_with_device_and_dtype": "this one, also built with device= and dtype=",

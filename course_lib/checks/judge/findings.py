@@ -171,11 +171,8 @@ def findings_of(
         if problem.id == "precision_lost" and "wrong_values" in said:
             continue  # a wrong value may happen to be nearly correct
         ids = {problem.id, name_of(problem) or problem.id}
-        reserved = has_hygiene and "hygiene" not in {
-            violation.part,
-            *(finding.part for finding in findings),
-        }
-        if ids & said or len(findings) >= _MAX_FINDINGS - reserved:
+        told = {violation.part, *(finding.part for finding in findings)}
+        if ids & said or len(findings) >= _MAX_FINDINGS - (has_hygiene and "hygiene" not in told):
             continue
         said |= ids
         failure = failures.say(violation, left)
@@ -200,10 +197,8 @@ def findings_of(
         message += _NUMBERS_RIGHT if violation.aspect == "kind" and not elsewhere else ""
         hint = problem.hint or _POINTERS.get(violation.aspect, "")
         if violation.aspect == "shape" and follows(violation):
-            message, hint = (
-                f"On another input, this does not explain all. {violation.probe.says}",
-                "",
-            )
+            message = f"On another input, this does not explain all. {violation.probe.says}"
+            hint = ""
         hint = "" if any(finding.hint == hint for finding in findings) else hint
         findings.append(Finding(problem.id, message, hint, violation.part))
     return findings, failures.shown

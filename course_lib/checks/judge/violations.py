@@ -261,9 +261,8 @@ def _on_the_cpu(seen: OnTheCpu) -> Problem:
     effect = "your result is on the CPU" if seen.returned else "your code stops with an error"
     cause, fix = _STAYS[seen.kind]
     fact = f"On a GPU, {effect}, because {cause.format(line=seen.line)}."
-    return Cause(
-        "cpu_tensor", fact, fix.format(place=f"{seen.like}.device" if seen.like else "...")
-    )
+    place = f"{seen.like}.device" if seen.like else "..."
+    return Cause("cpu_tensor", fact, fix.format(place=place))
 
 
 _MAKE_IT_THERE = (

@@ -32,11 +32,6 @@ def word_by_word(targets, start):
     return inputs
 
 
-@wrong()
-def just_rolled(targets, start):
-    return targets.roll(1, dims=1)
-
-
 @wrong("wrong_shape")
 def start_thought_to_be_there(targets, start):
     return targets[:, :-1]

@@ -255,23 +255,18 @@ class FirstQuerySeesFirstKey(Grouped):
 
 @mistake
 class NotCausal(Grouped):
-    """Your code applies no causal mask, so positions also attend to later positions.
+    """Your code applies no causal mask, at least with a cache, so positions also attend to later
+    positions.
 
-    Does any line keep position i from attending to keys j > i?
+    Does any line keep position i from attending to keys j > i, also with a cache?
     """
 
     def past(self, n, m) -> Tensor:
         return torch.ones(n, m, dtype=torch.bool)
 
 
-@mistake
+@like(NotCausal)
 class NoMaskWithCache(Grouped):
-    """With a cache you apply no causal mask, so several new positions also attend to later ones of
-    their own call.
-
-    In a call with three new positions, which keys may the first one see?
-    """
-
     def extend(self, cache, k, v) -> tuple[Tensor, Tensor]:
         self.is_masked = cache is None
         return super().extend(cache, k, v)

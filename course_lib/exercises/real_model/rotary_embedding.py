@@ -143,20 +143,16 @@ def base_ignored(x, offset=0, base=10000.0) -> Tensor:
 
 
 @mistake
-def exponent_halved(x, offset=0, base=10000.0) -> Tensor:
-    """You rotate pair i by p / base^(i/d) instead of p / base^(2i/d).
+def another_exponent(x, offset=0, base=10000.0) -> Tensor:
+    """You rotate pair i by p / base^(i/d) or by p / base^(4i/d) instead of p / base^(2i/d).
 
     Write down the angles of position 1 for d = 4 and base 10000. Are they 1 and 1/100?
     """
     return interleaved(*turned(*pairs(x), angles_of(x, offset, base**0.5))).to(x.dtype)
 
 
-@mistake
+@like(another_exponent)
 def exponent_doubled(x, offset=0, base=10000.0) -> Tensor:
-    """You rotate pair i by p / base^(4i/d) instead of p / base^(2i/d).
-
-    Does your range already count in steps of two?
-    """
     return interleaved(*turned(*pairs(x), angles_of(x, offset, base**2))).to(x.dtype)
 
 

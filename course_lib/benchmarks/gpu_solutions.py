@@ -30,6 +30,7 @@ _OF_TWO_DEVICES = (
     "after_another_device",
     "made_with_device_and_dtype",
     "with_a_device",
+    "with_a_device_and_a_dtype",
     "with_a_model_elsewhere",
 )
 # Scenarios that create tensors of their own, on the default device.

@@ -197,7 +197,10 @@ def findings_of(
         message += _NUMBERS_RIGHT if violation.aspect == "kind" and not elsewhere else ""
         hint = problem.hint or _POINTERS.get(violation.aspect, "")
         if violation.aspect == "shape" and follows(violation):
-            message = f"On another input, this does not explain all. {violation.probe.says}"
+            message = (
+                "On another input, this mistake does not explain the whole difference. "
+                f"{violation.probe.says}"
+            )
             hint = ""
         hint = "" if any(finding.hint == hint for finding in findings) else hint
         findings.append(Finding(problem.id, message, hint, violation.part))

@@ -135,18 +135,6 @@ class PositionsRepeated(Grouped):
 
 
 @mistake
-class ScaleAllHeads(Grouped):
-    """You divide the scores by the root of the features of all heads together, but a head's dot
-    products have only d terms.
-
-    How many products are summed in one score of one head?
-    """
-
-    def score(self, q, k) -> Tensor:
-        return super().score(q, k) / q.shape[1] ** 0.5
-
-
-@mistake
 class NotShared(Grouped):
     """The keys and values have g heads and the queries h, and you multiply them as they are. That
     works only if g is 1 or h.

@@ -24,7 +24,8 @@ _REMEDY = "Write another round into course_lib/authoring/which_bug.py"
 # For each round the exercise, the mistake, and three others that the shown answer does not make.
 ROUNDS = (
     ("causal_mask", "upper_triangular", "top_left_aligned", "own_key_dropped", "num_keys_ignored"),
-    ("attend", "keys_averaged", "no_softmax", "not_divided_by_the_sum", "root_of_num_keys"),
+    ("attend", "keys_averaged", "no_softmax", "not_divided_by_the_sum",
+     "root_of_another_size"),
     ("squared_distances", "square_of_the_sum", "elementwise_only", "mean_over_features",
      "root_squared"),
     ("length_mask", "one_too_many", "inverted", "longest_length", "queries_joined"),

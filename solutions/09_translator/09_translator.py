@@ -31,8 +31,8 @@ from course_lib.models.training import train
 from course_lib.models.translator import Nearby, RecurrentTranslator, Translator
 from course_lib.models.whole_game import translate_batch
 
-CausalSelfAttention, MultiHeadAttention, length_mask, positional_encoding, pad_batch = carry_on(
-    "CausalSelfAttention", "MultiHeadAttention", "length_mask", "positional_encoding", "pad_batch"
+CausalSelfAttention, MultiHeadAttention, length_mask, positional_encoding = carry_on(
+    "CausalSelfAttention", "MultiHeadAttention", "length_mask", "positional_encoding"
 )
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -65,11 +65,18 @@ print(len(numerals.source), "letters,", len(numerals.target), "words")
 assert len(numerals.target) == 32 and target[-1] == numerals.target["<end>"]
 
 # %% [markdown]
-# Id 0 is the pad in both vocabularies, and each translation ends with the word `<end>`. The given
-# function `pad_batch` fills up short rows with pads and returns the lengths in a tensor of their
-# own. In the next cell, it makes a batch of 64 translations.
+# Id 0 is the pad in both vocabularies, and each translation ends with the word `<end>`. In the next
+# cell, `pad_batch` fills up short rows with pads and returns the lengths in a tensor of their own.
+# It makes a batch of 64 translations.
+
 
 # %% tags=["demo"]
+def pad_batch(sequences, pad):
+    """Return sequences of ids as the rows of one tensor, and their lengths."""
+    lens = torch.tensor([len(sequence) for sequence in sequences])
+    return nn.utils.rnn.pad_sequence(sequences, batch_first=True, padding_value=pad), lens
+
+
 sources, targets = next(numerals.batches(64, torch.Generator().manual_seed(0)))
 words, word_lens = pad_batch(targets, pad=0)
 print(words[:2].tolist(), word_lens[:2].tolist())

@@ -9,6 +9,7 @@ from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Array, tensor
 from course_lib.exercises.batch_matmul.bmm import only_three_axes as of_bmm
 from course_lib.exercises.kit import Problems, call, edge, like, mistake, worded_like
+from course_lib.exercises.whole_game.attend import normalized as of_attend
 
 
 def drawn(rng, queries_shape, num_keys, **options) -> list[Array]:
@@ -101,12 +102,8 @@ def scaled_already(queries, keys) -> Tensor:
 
 
 @mistake
+@worded_like(of_attend)
 def normalized(queries, keys) -> Tensor:
-    """You divide the products by the lengths of query and key. These are cosines, and the exercise
-    asks for the raw dot products.
-
-    Which step of your code is not part of a dot product?
-    """
     queries, keys = (x / x.norm(dim=-1, keepdim=True) for x in (queries, keys))
     return queries @ keys.mT
 

@@ -9,7 +9,6 @@ from course_lib.checks.observe.probe import Array, tensor
 from course_lib.exercises._attention import mistakes as of_any_attention
 from course_lib.exercises._attention.mistakes import over_its_sum, unshifted
 from course_lib.exercises._attention.properties import RETURNED
-from course_lib.exercises.batch_matmul.batched_scores import normalized as of_scores
 from course_lib.exercises.kit import (
     READY_MADE_ATTENTION,
     Problems,
@@ -103,8 +102,12 @@ def scaled_after_softmax(query, keys, values) -> tuple[Tensor, Tensor]:
 
 
 @mistake
-@worded_like(of_scores)
 def normalized(query, keys, values) -> tuple[Tensor, Tensor]:
+    """You divide the products by the lengths of query and key. These are cosines, and the exercise
+    asks for the raw dot products.
+
+    Which step of your code is not part of a dot product?
+    """
     scores = torch.cosine_similarity(query[None], keys)
     return average(torch.softmax(scores / len(query) ** 0.5, 0), values)
 

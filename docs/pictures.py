@@ -133,7 +133,7 @@ def numbers_of(table: str) -> tuple[list[str], list[str], np.ndarray]:
 
 
 def paletted(image: Image.Image, palette: Image.Image | None = None) -> Image.Image:
-    """Reduce the colors of a picture, but keep the one of its corner, which is the page's."""
+    """Reduce the number of colors of a picture, and keep the background color exact."""
     reduced = image.quantize(COLORS, palette=palette, dither=Image.Dither.NONE)
     colors = reduced.getpalette()
     assert colors

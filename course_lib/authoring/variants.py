@@ -47,7 +47,7 @@ def wrong(message: str | None = None) -> Callable:
 
 
 def on_request(answer: Callable) -> Callable:
-    """Let an answer that makes a table take `device=` and `dtype=`, too."""
+    """Add the options `device=` and `dtype=` to an answer that returns a table."""
 
     @functools.wraps(answer)
     def table(*sizes, **options) -> Any:

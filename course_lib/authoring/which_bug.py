@@ -1,4 +1,4 @@
-"""The game "Which bug is it?" of the site's front page, made of the documented mistakes.
+"""The game "Which bug is it?" on the site's home page, made from the documented mistakes.
 
 A round shows a wrong answer from an exercise's file and four facts from the docstrings there. The
 solution is the report of the check, which judges the answer while the site is built. The markup is
@@ -95,8 +95,8 @@ def _with_code(text: str) -> str:
 def source(answer: FunctionType, name: str) -> str:
     """Return a wrong answer as a student would write it, followed by the functions that it calls.
 
-    Its name is the one of the exercise, and the docstring and the marks, which tell the mistake,
-    are left out.
+    It gets the exercise's name. The docstring and the marks are left out, because they tell the
+    mistake.
     """
     first, *helpers = _called(answer)
     return "\n\n".join([_bare(first, name), *(_bare(each, each.__name__) for each in helpers)])

@@ -76,7 +76,7 @@ def row_sum_forgotten(queries, keys, values, grad_outputs) -> Gradients:
 
 @mistake
 def softmax_skipped(queries, keys, values, grad_outputs) -> Gradients:
-    """You take the gradient of the weights as that of the scores, as if there were no softmax.
+    """You use the gradient of the weights as that of the scores, as if there were no softmax.
 
     How does a small change of one score change the weights of its row?
     """

@@ -153,15 +153,26 @@ def numbers(text: str) -> list[float]:
 
 
 def test_lesson_09_says_what_its_stored_maps_show():
-    # The lesson says "in our run", because another processor trains a model with other maps.
+    # The lesson gives ranges over several seeds, because another processor trains other maps.
     shown = outputs("09_translator")
+    source = ROOT / "solutions" / "09_translator" / "09_translator.py"
+    told = source.read_text(encoding="utf-8").replace("\n#", "")
     with_window = shown["exercise-effect-of-masking-5"]
-    much, little = re.findall(r"(\d+)%", with_window)
-    assert int(much) > 50 and 17 < int(little) < 33
+    much, little = map(int, re.findall(r"(\d+)%", with_window))
+    ranges = re.search(
+        r"(\d+)% to (\d+)% of the words lost.*?But (\d+)% to (\d+)% lost", told, re.S
+    )
+    assert ranges, "the lesson no longer gives the shares"
+    low, high, lowest, highest = map(int, ranges.groups())
+    assert low <= much <= high and lowest <= little <= highest
     without_window = shown["exercise-effect-of-masking-7"]
-    crosses, _, ones = numbers(with_window.split("arcs cross in")[1])[:3]
-    crosses_without, _, ones_without = numbers(without_window.split("arcs cross in")[1])[:3]
-    assert min(crosses, crosses_without) > 65 and ones_without < 0.8 * ones
+    ranges = re.search(r"(\d+) to 72 of the 72 numerals with the window, and in (\d+) to 72", told)
+    assert ranges, "the lesson no longer says how often arcs cross"
+    for printed, least in zip(
+        (with_window, without_window), map(int, ranges.groups()), strict=True
+    ):
+        crosses = numbers(printed.split("arcs cross in")[1])[0]
+        assert least <= crosses <= 72
     (share,) = re.findall(r"(.*)% of 199", shown["exercise-greedy-decode-3"])
     assert abs(numbers(without_window)[0] - float(share)) < 3
 

@@ -475,8 +475,8 @@ assert weights[2].argmax() > weights[3].argmax()
 # one or two letters, because the encoder has already gathered information from the neighbors there.
 # In 2014 such maps were a sensation: nobody had told the model which words belong together.
 #
-# But look at *hundred*. The letter that this word attends to differs from run to run, and often it is
-# not a letter of *hundert*. Does the word depend on that letter? The map alone does not say.
+# But look at *hundred*. The letter that this word attends to differs from run to run. Does the word
+# depend on that letter? The map alone does not say.
 #
 # A claim about causes needs an intervention. Mask one letter, and measure how much less likely each
 # word becomes.
@@ -524,12 +524,13 @@ for word, weight, loss in zip(words, weights, lost, strict=True):
     print(f"{word}: weight {weight[most]:.2f} on letter {most}, lost {loss[most]:.2f} nats")
 maps, heads = torch.stack([weights, lost.clamp(0, 1)]), ["weights", "log-probability lost"]
 plotting.show(plotting.attention(maps, words, numeral, heads=heads))
-assert words[1] == "hundred" and lost[1].max() < 0.2
+assert words == ["seven", "hundred", "forty", "three"]
+assert lost[range(4), weights.argmax(dim=1)].min() < 0.2
 
 # %% [markdown]
-# Masking the letter that *hundred* attends to costs almost nothing, and so does masking any other
-# single letter, in our run and with two other seeds. So a word may give most of its weight to one
-# letter and be almost as likely without it.
+# A word may give most of its weight to one letter and be almost as likely without it. Which words do
+# so differs from run to run. In eight runs with different seeds, masking the letter with the largest
+# weight cost *hundred* more than 6 nats in two runs, and less than 0.5 in the other six.
 #
 # One numeral is little evidence. For each word, the next cell masks the letter with the largest
 # weight, in all 72 numerals from 21 to 99 in which German says the ones first.
@@ -563,15 +564,16 @@ much, little = (lost > 1).float().mean(), (lost < 0.1).float().mean()
 print(f"more than 1 nat: {much:.0%} of the words; less than 0.1: {little:.0%}")
 print(f"lost on average: {lost.mean():.1f} nats")
 print("of 72: arcs cross in {}, tens look at their part in {}, ones in {}".format(*counts))
-assert much > 0.3 and little > 0.05 and lost.mean() > 2
+assert much > 0.15 and little > 0.05 and lost.mean() > 1
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# In our run, more than half of the words lose more than 1 nat. But about a quarter lose hardly
-# anything, although the masked letter had the largest weight. Probably the neighboring letters
-# contain nearly the same information: in the encoder they saw one another. So a large
-# weight does not prove that the word depended on this position.
+# The share differs from run to run. In eight runs with different seeds, 27% to 78% of the words lost
+# more than 1 nat. But 13% to 58% lost less than 0.1 nat, although the masked letter had the largest
+# weight. Probably the neighboring letters contain nearly the same information, because in the
+# encoder they saw one another. So a large weight does not prove that the word depended on this
+# position.
 #
 # </details>
 #
@@ -589,9 +591,9 @@ assert share_correct(everywhere, numerals) > 0.9
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The new model translates about as well. In our run, the arcs still cross, but the ones look into
-# their own part less often than before. Another seed gives another map, because without a window
-# the encoder is free to store *three* at any letter.
+# The new model translates about as well, but its words look elsewhere more often. In eight runs with
+# different seeds, the arcs crossed in 68 to 72 of the 72 numerals with the window, and in 17 to 72
+# without it. Without a window, the encoder is free to store *three* at any letter.
 #
 # Attention weights show which *positions* a word read from. What these positions contain is another
 # question. If someone offers you a map as an explanation, ask for an intervention.

@@ -1,5 +1,7 @@
 """The figures of single lessons contain the numbers, and their alt texts are true."""
 
+import base64
+import io
 import itertools
 import re
 from unittest.mock import Mock
@@ -7,6 +9,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
+from matplotlib.image import imread
 from pages import elements
 
 from course_lib import masked_softmax, plotting, split_heads
@@ -126,6 +129,23 @@ def test_the_weights_of_every_place_come_from_the_given_function():
     assert data["scale"] == 1
 
 
+def test_regions_show_which_key_wins_and_sharpen_as_the_scale_grows():
+    data = plotting.query_plane(PLANE, scales=[0, 1, 8]).live.data
+    pictures = [
+        imread(io.BytesIO(base64.b64decode(source.partition(",")[2]))) for source in data["regions"]
+    ]
+    opacity = np.stack([picture[::-1, :, 3] for picture in pictures])  # by scale, y and x
+    assert (opacity[0] == 0).all()  # no key wins
+    assert (np.diff([(each > 0.2).mean() for each in opacity]) > 0.2).all()
+    ticks = np.linspace(-2, 2, opacity.shape[1])
+    x, y = np.meshgrid(ticks, ticks)
+    products = np.sort(np.stack([a * x + b * y for a, b in PLANE]), axis=0)
+    winner = np.argmax([a * x + b * y for a, b in PLANE], axis=0)
+    clear = products[-1] - products[-2] > 1  # the others get less than 0.001
+    shades = [set(np.round(opacity[2][clear & (winner == key)], 2)) for key in range(3)]
+    assert all(len(shade) == 1 for shade in shades) and len(set.union(*shades)) == 3
+
+
 # --- lesson 02: the clickable mask ---------------------------------------------------------
 
 ROWS = torch.tensor([[2.0, 1.0, 0.0], [0.0, -1.0, 3.0]])
@@ -213,7 +233,9 @@ def test_one_tile_exists_at_a_time_and_fast_memory_holds_what_it_needs(step):
     assert {f"Q{i}", f"K{j}", f"V{j}", f"S{i}{j}", f"O{i}"} <= set(after)
     assert f"Tile {step + 1} of 6: fast memory holds Q{i}, K{j}, V{j}" in plot.alt
     assert ("Then the outputs of this block are written" in plot.alt) == (j == 2)
+    assert "scores stored now: 1 of 6 tiles" in words
     last = plotting.tiles(2, 3, 6)
+    assert "scores stored now: 0 of 6 tiles" in words_of(last)
     assert "now" not in words_of(last) and last.alt.startswith("All 6 tiles are done")
 
 

@@ -7,19 +7,16 @@ All cells of one color share a `<path>`, which keeps a map of 60 x 60 weights sm
 path, not a pattern, because the identifiers of patterns could collide on a page.
 """
 
-import base64
-import io
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.image import imsave
 
 from course_lib.plotting import colors
 from course_lib.plotting.attention_data import LEVELS, SHOWN_FROM, Attention, note, read, sentence
 from course_lib.plotting.colors import KEY, PLAIN, WEIGHT, of_values, rgb
 from course_lib.plotting.figures import ROWS_SHOWN, Live, Plot, Table
-from course_lib.plotting.svg import drawing, element, text
+from course_lib.plotting.svg import drawing, element, source_of, text
 
 WIDTH = 800  # including the names of both sides
 SIDE = 58  # width for these names
@@ -285,11 +282,8 @@ def _small_maps(shown: Attention, top: float, width: float) -> tuple[str, float]
         steps = np.rint(np.where(masked, 0, weights) / shown.scale * STEPS) / STEPS
         picture = of_values(steps, (0, 1))
         picture[masked] = (*rgb(PLAIN), 0.3)
-        buffer = io.BytesIO()
-        imsave(buffer, np.rint(picture * 255).astype(np.uint8), format="png")
-        source = "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
         sharp = {"preserveAspectRatio": "none", "style": "image-rendering:pixelated"}
-        parts.append(element("image", href=source, **place, **sharp))
+        parts.append(element("image", href=source_of(picture), **place, **sharp))
         if 0 < masked.sum() <= MOST_STROKES:
             d = "".join(
                 f"M{x + j * cell:.1f} {y + 18 + (i + 1) * cell:.1f}l{cell:.1f}-{cell:.1f}"

@@ -43,16 +43,18 @@ def interactive(
     draw: Callable[..., Plot],
     *,
     start: Mapping[str, Any] | None = None,
+    plays: bool = False,
     **controls: Sequence[Any],
 ) -> None:
     """Show `draw(**values)` with one control per keyword.
 
     In a live kernel, each change calls `draw` again, so that it uses the reader's own functions.
-    Otherwise all pictures are drawn now, and the page's script shows them.
+    Otherwise, and if it `plays`, all pictures are drawn now, and the page's script shows them.
 
     Args:
         draw: a pure function from the controls' values to a `Plot`.
         start: the initial values. A control that is not named starts at its first option.
+        plays: whether the first control moves by itself once the figure is in view.
         controls: the options of each argument, in order. Numbers become a slider, and others a
             drop-down list.
     """
@@ -61,7 +63,7 @@ def interactive(
         value = (start or {}).get(name, options[0])
         made.append(Control(name, list(options), options.index(value)))
     values = {control.name: control.options[control.start] for control in made}
-    if _has_front_end():
+    if _has_front_end() and not plays:
         import ipywidgets
         from IPython.display import HTML, display
 
@@ -99,7 +101,7 @@ def interactive(
 
     def page() -> str:
         frames = [draw(**dict(zip(controls, choice, strict=True))) for choice in choices]
-        return figure_html(stepper(frames, made, caption))
+        return figure_html(stepper(frames, made, caption, plays=plays))
 
     put(draw(**values).alt, page)
 

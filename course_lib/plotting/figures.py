@@ -105,7 +105,8 @@ def stepper(
     """Return a figure whose picture changes with controls and needs no kernel.
 
     There is a frame for each combination of options, with the last control varying fastest. If it
-    `plays`, a button moves the first control. The caption is shown if no script runs.
+    `plays`, a button moves the first control, and it begins by itself at the first option. The
+    caption is shown if no script runs.
     """
     place = 0
     for control in controls:

@@ -101,7 +101,7 @@ LEFT, TOP, TILE, GAP = 30, 64, 40, 4  # TILE includes the GAP after it
 
 
 def tiles(num_query_blocks: int, num_key_blocks: int, step: int) -> Plot:
-    """Draw one step of blocked attention, with the contents of slow and fast memory.
+    """Draw one step of blocked attention: both memories, and how many scores are stored.
 
     The outer loop goes over blocks of queries, the inner one over blocks of keys, as in
     FlashAttention-2 (Dao 2023).
@@ -130,11 +130,20 @@ def tiles(num_query_blocks: int, num_key_blocks: int, step: int) -> Plot:
             shade = WEIGHT if here else ""
             parts.append(_block(words, LEFT + j * TILE, y, size, size, shade, lit=here))
     below = TOP + n * TILE + 12
-    parts.append(text("scores: dashed tiles exist nowhere", LEFT, below, 13, **start))
+    parts.append(text("dashed: scores that are not stored", LEFT, below, 13, **start))
     left = right + 44
     parts.append(text("fast memory", left, 14, 13, **start, font_weight="bold"))
     frame = {"width": 108, "height": 150, "rx": 6, "fill": "none", "stroke": "currentColor"}
     parts.append(element("rect", x=left, y=24, **frame))
+    stored = int(now is not None)
+    gauge = f"scores stored now: {stored} of {n * m} tiles"
+    parts.append(text(gauge, LEFT, below + 28, 13, **start, font_weight="bold"))
+    across = (left + 108 - LEFT) / (n * m)
+    for tile in range(n * m):
+        shade = WEIGHT if tile < stored else ""
+        parts.append(
+            _block("", LEFT + tile * across, below + 40, across - 2, 14, shade, lit=tile < stored)
+        )
     if now is None:
         parts.append(text("empty: done", left + 54, 99, 13))
         alt = (
@@ -152,10 +161,10 @@ def tiles(num_query_blocks: int, num_key_blocks: int, step: int) -> Plot:
         alt = (
             f"Tile {step + 1} of {n * m}: fast memory holds Q{row}, K{column}, V{column}, their "
             f"scores and the running c, t and O{row}; {done} done and forgotten, the others do not "
-            f"exist yet.{last}"
+            f"exist yet. 1 of {n * m} tiles of scores is stored.{last}"
         )
-    width, height = left + 110, max(below + 10, 178)
-    return Plot(drawing("".join(parts), width, height, 1.5 * width), alt)
+    width, height = left + 110, below + 58
+    return Plot(drawing("".join(parts), width, height, 2.2 * width), alt)
 
 
 def _block(

@@ -2,10 +2,15 @@
 const BEYOND = 0.45; // from the tip of a key to its name, clear of a value at the tip
 const PLANE_STYLE = `
 .course-live .plane { display: flex; flex-wrap: wrap; gap: 8px 28px; align-items: center; }
-.course-live .plane > div { flex: 1 1 310px; max-width: 420px; min-width: 0; }
+.course-live .plane > div { flex: 1 1 280px; max-width: 420px; min-width: 0; }
 .course-live .plane .scale { display: flex; flex-wrap: wrap; align-items: center; gap: 4px 10px;
   margin: 14px 0 10px; }
-.course-live .plane svg { display: block; width: 300px; max-width: 100%; height: auto;
+.course-live .plane .region { opacity: 0; }
+.course-live .plane .region.now { opacity: 1; }
+@media (prefers-reduced-motion: no-preference) {
+  .course-live .plane .region { transition: opacity 0.4s; }
+}
+.course-live .plane svg { display: block; width: 400px; max-width: 100%; height: auto;
   touch-action: pan-y; cursor: grab; overflow: visible; }
 .course-live .query-tip { touch-action: none; }
 .course-live .plane text { fill: currentColor; font: 600 13px system-ui, sans-serif;
@@ -31,8 +36,8 @@ for (const figure of document.querySelectorAll("figure.course-figure[data-live=q
   planePage(figure, data);
 }
 
-function planePage(figure, { keys, values, names, value_names: valueNames, reach, steps, start, scales, scale, levels,
-  weights, colors }) {
+function planePage(figure, { keys, values, names, value_names: valueNames, reach, steps, start, scales, scale, regions,
+  levels, weights, colors }) {
   const all = decoded({ weights, levels });
   const middle = 150;
   const unit = (middle - 16) / reach;
@@ -48,7 +53,8 @@ function planePage(figure, { keys, values, names, value_names: valueNames, reach
     "aria-valuemax": 180, "aria-label": "Query: its direction; the arrow keys move it" },
     draw("circle", { r: 14, "fill-opacity": 0.35 }), draw("text", {}, "query"));
   tip.firstChild.style.fill = "var(--query)";
-  const svg = draw("svg", { viewBox: "0 0 300 300" }, draw("path", {
+  const won = regions.map((href) => draw("image", { class: "region", href, x: 16, y: 16, width: 268, height: 268 }));
+  const svg = draw("svg", { viewBox: "0 0 300 300" }, ...won, draw("path", {
     d: "M0 150H300M150 0V300", stroke: "currentColor", "stroke-opacity": 0.25 }), drawn, tip);
   const rows = names.map((name) => row(name));
   const bars = make("div", { class: "scores", "aria-hidden": true },
@@ -63,7 +69,8 @@ function planePage(figure, { keys, values, names, value_names: valueNames, reach
   }));
   const page = make("div", { class: "course-live", role: "group",
     "aria-label": "A query to drag among keys" }, make("style", {}, LIVE_STYLE + PLANE_STYLE),
-    make("p", {}, "Drag the tip of the query, or move it with the arrow keys."),
+    make("p", {}, "Drag the tip of the query, or move it with the arrow keys. A region belongs to the key with " +
+      "the largest weight there, and it is darker where that weight is larger. The step marks a weight of 0.9."),
     make("div", { class: "plane" }, svg, make("div", {}, bars, ...slider(), signs)), said);
   for (const [name, color] of Object.entries(colors)) page.style.setProperty(`--${name}`, color);
   still.replaceWith(page);
@@ -114,6 +121,7 @@ function planePage(figure, { keys, values, names, value_names: valueNames, reach
   }
 
   function go(wanted) {
+    won.forEach((region, i) => region.classList.toggle("now", i === size));
     at = wanted.map((each) => Math.min(steps, Math.max(0, each)));
     const query = at.map((each) => (each / steps) * 2 * reach - reach);
     const from = ((size * (steps + 1) + at[1]) * (steps + 1) + at[0]) * keys.length;

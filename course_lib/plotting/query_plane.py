@@ -11,13 +11,14 @@ import numpy as np
 
 from course_lib.plotting.attention import DIGITS
 from course_lib.plotting.attention_data import LEVELS
-from course_lib.plotting.colors import KEY, OUTPUT, QUERY, ROLES, VALUE, WEIGHT
+from course_lib.plotting.colors import KEY, OUTPUT, QUERY, ROLES, VALUE, WEIGHT, rgb
 from course_lib.plotting.figures import Live, Plot, Table
-from course_lib.plotting.svg import arrow, drawing, element, text
+from course_lib.plotting.svg import arrow, drawing, element, source_of, text
 from course_lib.plotting.words import as_array, number
 
 REACH, STEPS = 2.0, 32  # the plane covers -REACH to REACH, and the query moves in STEPS steps
 SIDE, WIDTH, ROW = 300, 640, 34
+FINER = 4  # pixels of a region's picture for each step of the query
 BEYOND = 0.45  # gap from the tip of a key to its name, with room for a value
 
 
@@ -74,6 +75,7 @@ def query_plane(
         if weights.shape != expected:
             raise ValueError(f"`attention` must return weights {expected}; got {weights.shape}")
     weights = weights.reshape(len(scales), len(grid), -1)
+    regions = [_regions(each.reshape(STEPS + 1, STEPS + 1, -1), points) for each in weights]
     start = [int(np.abs(ticks - place).argmin()) for place in query]
     first = list(scales).index(scales[0] if scale is None else scale)
     at = ticks[start]
@@ -89,6 +91,7 @@ def query_plane(
         "start": start,
         "scales": list(scales),
         "scale": first,
+        "regions": regions,
         "levels": LEVELS,
         "weights": "".join(DIGITS[n // 64] + DIGITS[n % 64] for n in digits.flat),
         "colors": ROLES,
@@ -99,17 +102,48 @@ def query_plane(
         f"A query at ({number(at[0])}, {number(at[1])}) among {len(points)} keys in the plane. Its "
         f"dot product is largest with {labels[int(products.argmax())]}, "
         f"{number(products.max())}; {labels[best]} gets the weight {number(now[best])}. The "
-        f"weighted average of the values is ({number(output[0])}, {number(output[1])})."
+        f"weighted average of the values is ({number(output[0])}, {number(output[1])}). Some key "
+        f"gets at least 0.9 of the weight in {(weights[first].max(axis=-1) >= 0.9).mean():.0%} of "
+        "the plane."
     )
     rows = [
         [name, number(product), number(weight)]
         for name, product, weight in zip(labels, products, now, strict=True)
     ]
     table = Table(["key", "dot product with the query", "weight"], rows)
-    picture = _picture(points, carried, (labels, value_names), at, products, now)
+    names_of_both = labels, value_names
+    picture = _picture(points, carried, names_of_both, at, products, now, regions[first])
     return Plot(
         picture, alt, table, live=Live("query_plane", data, ("network", "attention", "live"))
     )
+
+
+def _regions(weights: np.ndarray, keys: np.ndarray) -> str:
+    """Draw which key wins at each place of the plane: the larger its weight, the darker.
+
+    Neighbors in angle have different shades of the keys' color. A step at the weight 0.9 marks
+    where the winner has nearly everything.
+    """
+    around = np.argsort(np.arctan2(keys[:, 1], keys[:, 0]))
+    shades = np.empty(len(keys))
+    shades[around] = [(0.5, 0.22)[place % 2] for place in range(len(keys))]
+    if len(keys) % 2:
+        shades[around[-1]] = 0.36
+    ticks = np.linspace(0, STEPS, FINER * STEPS + 1)
+    low = np.minimum(ticks.astype(int), STEPS - 1)
+    part = (ticks - low)[:, None]
+    # Dot products are linear in the query, so logarithms of the weights can be interpolated.
+    scores = np.log(np.nan_to_num(weights).clip(1e-30))
+    scores = scores[low] * (1 - part[..., None]) + scores[low + 1] * part[..., None]
+    scores = scores[:, low] * (1 - part) + scores[:, low + 1] * part
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    winner, most = powers.argmax(axis=-1), 1 / powers.sum(axis=-1)
+    least = 1 / len(keys)
+    strength = np.rint((most - least) / max(1 - least, 1e-9) * 24) / 24
+    opacity = shades[winner] * strength * np.where(most >= 0.9, 1, 0.7)
+    picture = np.empty((*opacity.shape, 4))
+    picture[..., :3], picture[..., 3] = rgb(KEY), opacity
+    return source_of(picture[::-1])  # the largest y on top
 
 
 def _picture(
@@ -119,6 +153,7 @@ def _picture(
     query: np.ndarray,
     products: np.ndarray,
     weights: np.ndarray,
+    regions: str,
 ) -> str:
     """Draw the plane and, next to it, the dot products and weights as bars."""
     middle = SIDE / 2
@@ -129,7 +164,8 @@ def _picture(
         return middle + x, middle - y
 
     faint: dict[str, Any] = {"stroke": "currentColor", "stroke_opacity": 0.25}
-    parts = [element("path", d=f"M0 {middle}H{SIDE}M{middle} 0V{SIDE}", **faint)]
+    parts = [element("image", href=regions, x=16, y=16, width=SIDE - 32, height=SIDE - 32)]
+    parts.append(element("path", d=f"M0 {middle}H{SIDE}M{middle} 0V{SIDE}", **faint))
     for key, name in zip(keys, names, strict=True):
         parts.append(arrow([(middle, middle), place(key)], 2, KEY))
         x, y = place(key * (1 + BEYOND / max(float(np.hypot(*key)), 0.3)))

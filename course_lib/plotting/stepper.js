@@ -1,4 +1,4 @@
-const FRAME = 250; // milliseconds
+const [FRAME, WHOLE] = [250, 6000]; // milliseconds: the least for a picture, and for a few pictures together
 // Gives each figure that has frames its controls, one for each argument of what drew them.
 for (const figure of document.querySelectorAll('figure.course-figure[data-live="stepper"]')) {
   const { controls, frames, plays } = JSON.parse(figure.querySelector("script.live").textContent);
@@ -19,8 +19,12 @@ function steps(figure, controls, pictures, plays) {
   form.style.cssText = "display:flex;flex-wrap:wrap;align-items:center;gap:4px 20px";
   form.onsubmit = () => false;
   form.append(...inputs.map((each) => each.label));
-  if (plays) form.prepend(player(inputs[0].control, controls[0].options.length, said));
   figure.prepend(form);
+  if (plays) {
+    const button = player(inputs[0].control, controls[0].options.length, said);
+    form.prepend(button);
+    if (controls[0].start === 0) playOnceInView(figure, button);
+  }
 
   // Frames lie in the order of a nested loop over the controls, the last one innermost.
   function show() {
@@ -79,11 +83,22 @@ function player(control, count, said) {
     if (timer) return stop();
     button.textContent = "Pause";
     said.setAttribute("aria-live", "off"); // every frame would be read aloud
-    timer = setInterval(() => move(Number(control.value) + 1), FRAME);
+    timer = setInterval(() => move(Number(control.value) + 1), Math.max(FRAME, WHOLE / count));
     move(Number(control.value) >= count - 1 ? 0 : Number(control.value));
     return undefined;
   };
   return button;
+}
+
+function playOnceInView(figure, button) {
+  if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
+  const watch = new IntersectionObserver((entries) => {
+    if (!entries.some((entry) => entry.isIntersecting)) return;
+    watch.disconnect();
+    if (button.textContent === "Play") button.click();
+  }, { threshold: 0.6 });
+  watch.observe(figure);
+  figure.addEventListener("pointerdown", () => watch.disconnect(), { once: true });
 }
 
 function input({ name, options, start, slides }, changed) {

@@ -5,6 +5,7 @@ comments or identifiers except those of shared definitions, numbers have two dec
 INK becomes `currentColor`.
 """
 
+import base64
 import html
 import io
 import math
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.figure import Figure
+from matplotlib.image import imsave
 from matplotlib.transforms import Bbox
 
 from course_lib.plotting.colors import FAINT, INK
@@ -149,6 +151,13 @@ def arrow(
     line = {"stroke": color, "stroke_width": width, "fill": "none"}
     drawn = element("polyline", points=joined([*points[:-1], base]), **line)
     return drawn + element("polygon", points=joined(head), fill=color)
+
+
+def source_of(picture: np.ndarray) -> str:
+    """Return the pixels `(height, width, 4)`, 0 to 1 with opacity, as the address of a PNG."""
+    buffer = io.BytesIO()
+    imsave(buffer, np.rint(picture * 255).astype(np.uint8), format="png")
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
 
 
 def joined(points: Sequence[tuple[float, float]]) -> str:

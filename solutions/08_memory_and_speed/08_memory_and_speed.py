@@ -226,11 +226,11 @@ def draw_tiles(step):
     return plotting.tiles(3, 4, step)
 
 
-plotting.interactive(draw_tiles, step=range(13))
+plotting.interactive(draw_tiles, plays=True, step=range(13))
 
 # %% [markdown]
-# The matrix of scores never exists as a whole. There is only one tile of it at a time. $K_0$ is
-# loaded once for each block of queries, here three times, so larger blocks mean less traffic.
+# The matrix of scores never exists as a whole. Only one of its 12 tiles is stored at a time. $K_0$
+# is loaded once for each block of queries, here three times, so larger blocks mean less traffic.
 
 # %% [markdown]
 # ### Exercise: `blocked_attention`

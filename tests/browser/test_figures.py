@@ -143,9 +143,10 @@ def test_a_query_is_dragged_and_the_weights_follow(page, axe):
     said = page.locator(".said")
     assert said.inner_text().startswith("Query (1.50, 0.50): right gets the most weight, 0.9")
     box = page.locator(".plane svg").bounding_box()
-    page.mouse.move(box["x"] + 200, box["y"] + 150)
+    unit = box["width"] / 300  # of the picture's own units
+    page.mouse.move(box["x"] + 200 * unit, box["y"] + 150 * unit)
     page.mouse.down()
-    page.mouse.move(box["x"] + 150, box["y"] + 16)
+    page.mouse.move(box["x"] + 150 * unit, box["y"] + 16 * unit)
     page.mouse.up()
     assert said.inner_text().startswith("Query (0.00, 2.00): up gets the most weight, 0.8")
     assert axe(page) == []
@@ -178,6 +179,24 @@ def test_recorded_steps_play_and_pause(page, axe):
     shown = page.evaluate(f"{slider}.value")
     assert play.is_visible() and 2 < int(shown) < 29
     assert page.get_by_role("img", name=f"It says step {shown}.").count() == 1
+
+
+def test_a_figure_that_starts_at_its_beginning_plays_once_it_is_in_view(page):
+    frames = [drawn(f"step {step}") for step in range(4)]
+    control = Control("step", list(range(4)), 0)
+    figure = figure_html(stepper(frames, [control], "Recorded.", plays=True))
+    page.emulate_media(reduced_motion="no-preference")
+    page.set_content(page_of('<div style="height:2000px"></div>', figure))
+    slider = page.get_by_role("slider")
+    assert slider.input_value() == "0" and page.get_by_role("button", name="Play").count() == 1
+    page.locator("figure").scroll_into_view_if_needed()
+    page.wait_for_function("document.querySelector('input[type=range]').value === '3'")
+    page.get_by_role("button", name="Play").wait_for()  # it stops at the end
+    page.emulate_media(reduced_motion="reduce")
+    page.set_content(page_of(figure))
+    page.get_by_role("button", name="Play").wait_for()
+    page.wait_for_timeout(300)
+    assert slider.input_value() == "0"
 
 
 def test_the_numbers_of_a_report_are_in_view_on_a_phone(page):

@@ -120,6 +120,7 @@ function viewer(figure, {
   const [rows, columns] = [queries.shown.length, keys.shown.length];
   let resting = rows === 1 ? { query: 0 } : {};
   let lit = resting;
+  let lines = []; // of queries and of keys, from the lowest up
   let written = rows;
   let moving = []; // the arcs that are painted for what is lit
   let frame;
@@ -229,7 +230,13 @@ function viewer(figure, {
       list.style.setProperty("--box", `${box}px`);
       list.style.maxWidth = `${box * each}px`;
     }
-    curves.style.clipPath = outsideOf([...lists.key.options, ...lists.query.options]);
+    const below = linesOf(lists.query.options);
+    lines = [...below, ...linesOf(lists.key.options)];
+    // The arcs of many queries are a tangle, so only the last query is lit.
+    if (below.length > 1 && !Object.keys(resting).length) {
+      resting = { query: rows - 1 };
+      show({});
+    }
     const drawn = byLevel(head, FAINTEST,
       (query, key) => (query < written ? arc(ends(query, key)) : ""));
     everyArc.replaceChildren(...drawn.map(([level, d]) => stroke(d, (level / STEPS) * scale)));
@@ -262,8 +269,9 @@ function viewer(figure, {
       });
     }
     for (const each of [map, ...small]) each.mark(lit);
+    const help = lit === resting && rows > 1 ? ` ${HELP}` : "";
     said.textContent = all ? HELP : query === undefined ? `${sentence("key", key)}.`
-      : key === undefined ? `${sentence("query", query)}.`
+      : key === undefined ? `${sentence("query", query)}.${help}`
       : `${queries.said[query]} at ${keys.said[key]}: ${number(at(query, key))}.`;
   }
 
@@ -323,16 +331,33 @@ function viewer(figure, {
     };
   }
 
-  // Arcs of another line pass beneath a box: they would seem to end at it.
-  function outsideOf(options) {
-    const holes = options.map(({ offsetLeft, offsetTop, offsetWidth, offsetHeight }) => `M${offsetLeft}
-      ${offsetTop - gap.offsetTop}h${offsetWidth}v${offsetHeight}h${-offsetWidth}z`);
-    return `path(evenodd, "M-999 -999H9999V9999H-999z${holes.join("")}")`.replace(/\s+/g, " ");
+  // The lines of boxes, from the lowest up: where each begins and ends, and the gaps between its boxes.
+  function linesOf(options) {
+    const found = new Map();
+    for (const { offsetLeft, offsetTop, offsetWidth, offsetHeight } of options) {
+      const top = offsetTop - gap.offsetTop;
+      const line = found.get(top) ?? { top, bottom: top + offsetHeight, edges: [] };
+      line.edges.push([offsetLeft, offsetLeft + offsetWidth]);
+      found.set(top, line);
+    }
+    return [...found.values()].sort((one, other) => other.top - one.top).map(({ top, bottom, edges }) => ({
+      top, bottom, gaps: [edges[0][0] - 3, ...edges.map(([, right], i) => (right + (edges[i + 1]?.[0] ?? right + 6)) / 2)],
+    }));
   }
 
+  // From a query to a key. An arc passes lines of other words between two of their boxes.
   function arc({ x, y, x2, y2 }) {
-    const bend = (y - y2) * 0.55;
-    return `M${x} ${y}C${x} ${y - bend} ${x2} ${y2 + bend} ${x2} ${y2}`;
+    const between = (line, to) => line.gaps.reduce((one, other) =>
+      (Math.abs(other - to) < Math.abs(one - to) ? other : one));
+    const passed = lines.filter(({ top, bottom }) => bottom < y && top > y2)
+      .map((line) => [between(line, line.top > 0 ? x : x2), line.bottom, line.top]);
+    let d = `M${x} ${y}`;
+    for (const [to, bottom, top] of [...passed, [x2, y2, y2]]) {
+      const bend = (y - bottom) * 0.55;
+      d += `C${x} ${y - bend} ${to} ${bottom + bend} ${to} ${bottom}V${top}`;
+      [x, y] = [to, top];
+    }
+    return d;
   }
 
   function stroke(d, weight) {

@@ -8,6 +8,7 @@ path, not a pattern, because the identifiers of patterns could collide on a page
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -231,7 +232,10 @@ def _arcs(
     keys: list[tuple[float, float, float]],
     queries: list[tuple[float, float, float]],
 ) -> str:
-    """Draw an arc for each of the largest weights, from below its key to above its query."""
+    """Draw an arc for each of the largest weights, from above its query to below its key.
+
+    An arc passes lines of other words between two of their boxes.
+    """
     least = shown.scale * max(FAINTEST_ARC, 0.5 / STEPS)
     if (weights >= least).sum() > MOST_ARCS:
         least = np.sort(weights, axis=None)[-MOST_ARCS]
@@ -239,27 +243,41 @@ def _arcs(
     drawn: dict[int, str] = {}  # arcs by level of color
     shares = np.where(weights >= least, weights, 0) / shown.scale
     levels = np.ceil(np.minimum(shares, 1) * STEPS - 0.5).astype(int)
+    lines = [*_lines(queries), *_lines(keys)]
     for query, key in np.argwhere(levels > 0):
         (x, y, _), (x2, y2, _) = queries[query], keys[key]
-        up, bend = y2 + BOX - y, (y2 + BOX - y) * 0.55
-        numbers = f"0 {bend:.0f} {x2 - x:.0f} {up - bend:.0f} {x2 - x:.0f} {up:.0f}"
+        passed = [
+            (min(gaps, key=lambda gap, to=x if top >= queries[0][1] else x2: abs(gap - to)), top)
+            for top, gaps in lines
+            if y2 < top < y
+        ]
+        d = f"M{x:.0f} {y:.0f}"
+        for to, top in [*passed, (x2, y2)]:
+            up, bend = top + BOX - y, (top + BOX - y) * 0.55
+            numbers = f"0 {bend:.0f} {to - x:.0f} {up - bend:.0f} {to - x:.0f} {up:.0f}"
+            d += f"c{numbers.replace(' -', '-')}" + f"v-{BOX}" * (top != y2)
+            x, y = to, top
         level = int(levels[query, key])
-        drawn[level] = drawn.get(level, "") + f"M{x:.0f} {y:.0f}c{numbers.replace(' -', '-')}"
+        drawn[level] = drawn.get(level, "") + d
     paths = [
         element(
             "path", d=d, stroke_width=max(0.6, WIDEST_ARC * level / STEPS), opacity=level / STEPS
         )
         for level, d in sorted(drawn.items())
     ]
-    boxes = [*keys, *queries]
-    clip = None
-    if len({y for _, y, _ in boxes}) > 2:  # arcs of other lines pass below these boxes
-        holes = (
-            f"M{x - wide / 2:.0f} {y:.0f}h{wide:.0f}v{BOX}h-{wide:.0f}z" for x, y, wide in boxes
-        )
-        clip = f'clip-path:path(evenodd,"M0 0H{WIDTH}V9999H0z{"".join(holes)}") view-box'
     look: dict[str, Any] = {"fill": "none", "stroke": WEIGHT, "stroke_linecap": "round"}
-    return element("g", "".join(paths), style=clip, **look)
+    return element("g", "".join(paths), **look)
+
+
+def _lines(boxes: list[tuple[float, float, float]]) -> list[tuple[float, list[float]]]:
+    """Return the top of each line of boxes and the gaps between them, from the lowest line up."""
+    edges: dict[float, list[tuple[float, float]]] = {}
+    for x, y, wide in boxes:
+        edges.setdefault(y, []).append((x - wide / 2, x + wide / 2))
+    return [
+        (y, [line[0][0] - 3, *((a[1] + b[0]) / 2 for a, b in pairwise(line)), line[-1][1] + 3])
+        for y, line in sorted(edges.items(), reverse=True)
+    ]
 
 
 def _small_maps(shown: Attention, top: float, width: float) -> tuple[str, float]:

@@ -1,5 +1,7 @@
 """The attention viewer under a pointer, a finger and a keyboard."""
 
+import re
+
 import numpy as np
 import pytest
 from page_scripts import THEMES
@@ -224,3 +226,62 @@ def test_axe_finds_nothing_and_a_telephone_needs_no_scrolling(put, page, axe, th
     for selector in (".arcs", ".key[role=listbox]", ".query[role=listbox]", ".heads"):
         box = page.locator(selector).last.bounding_box()
         assert box["x"] >= 0 and box["x"] + box["width"] <= 360
+
+
+# The points of arcs inside a box. A gap may be narrower than an arc, so its edges do not count.
+CROSSED = """(figure) => {
+    const boxes = [...figure.querySelectorAll(".arcs [role=option]")]
+        .map((box) => box.getBoundingClientRect());
+    const inside = ({ x, y }) => boxes.some(({ left, right, top, bottom }) =>
+        left + 4 < x && x < right - 4 && top + 4 < y && y < bottom - 4);
+    const found = [];
+    for (const path of figure.querySelectorAll(".arcs .gap path")) {
+        const onPage = path.getScreenCTM();
+        const one = path.cloneNode();
+        for (const d of path.getAttribute("d").split(/(?=M)/)) {  // an arc each
+            one.setAttribute("d", d);
+            for (let at = 0; at < one.getTotalLength(); at += 4) {
+                const point = one.getPointAtLength(at).matrixTransform(onPage);
+                if (inside(point)) found.push([point.x, point.y]);
+            }
+        }
+    }
+    return found;
+}"""
+
+
+def test_arcs_of_wrapped_words_cross_no_other_word_and_one_query_is_lit(put, page):
+    names = [f"w{i}" for i in range(24)]
+    weights = np.random.default_rng(0).dirichlet(np.full(24, 0.1), 24)
+    figure = put(plotting.attention(weights, names, names))
+    page.set_viewport_size({"width": 360, "height": 900})
+    lines = {box.bounding_box()["y"] for box in figure.locator(".key [role=option]").all()}
+    assert len(lines) > 2
+    figure.locator(".query .lit").wait_for()
+    assert dimmed(figure) and "w23 looks most at" in figure.locator(".said").inner_text()
+    assert figure.locator(".arcs .all path").count() > 5
+    assert figure.evaluate(CROSSED) == []
+
+
+def test_arcs_of_a_still_with_wrapped_words_cross_no_word():
+    names = [f"w{i}" for i in range(40)]
+    weights = np.random.default_rng(0).dirichlet(np.full(40, 0.1), 40)
+    picture = plotting.attention(weights, names, names).svg
+    words = {
+        (float(x), float(y))
+        for x, y in re.findall(r'<text x="([\d.]+)" y="([\d.]+)"[^>]*>w', picture)
+    }
+    assert len({y for _, y in words}) > 4
+    passing = 0
+    for d in re.findall(r'<path d="(M[^"]*)"', picture):
+        for arc in d.split("M")[1:]:
+            x, y = map(float, re.match(r"(\d+) (\d+)", arc).groups())
+            for curve, up in re.findall(r"c([^cv]*)(v-\d+)?", arc):
+                numbers = [float(number) for number in re.findall(r"-?\d+", curve)]
+                x, y = x + numbers[4], y + numbers[5]
+                if up:
+                    passing += 1
+                    beside = [abs(x - at) for at, line in words if abs(line - (y - 15)) < 3]
+                    assert beside and min(beside) > 12
+                    y += float(up[1:])
+    assert passing > 20

@@ -60,7 +60,7 @@ def multi_head_attention(
     return Expected(outputs, attributes={"attention_weights": weights})
 
 
-def positional_encoding(num_positions: int, embed_dim: int) -> Expected:
+def positional_encoding(num_positions: int, embed_dim: int, dtype: str | None = None) -> Expected:
     """Compute every entry separately."""
     encoding = np.empty((num_positions, embed_dim))
     for position, column in np.ndindex(encoding.shape):

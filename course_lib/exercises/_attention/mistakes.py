@@ -195,8 +195,8 @@ class EmptyRowPatched(Softmax):
 
 @mistake
 class FiniteFill(EmptyRowUniform):
-    """You mask dropped scores with a finite number, such as -1e9. If no key of a row is allowed, or
-    all allowed scores are as small as that number or smaller, dropped keys get weight.
+    """You mask dropped scores with a finite number, such as -1e9. Dropped keys take part in the
+    softmax if no key of a row is allowed, or if no allowed score is above that number.
 
     Which value is below every finite score, in every dtype?
     """

@@ -31,6 +31,8 @@ def problems(rng) -> Problems:
     yield call([[0.0]], [[0.0], [1.1774], [1.6651]], [[7.0], [14.0], [28.0]], 1)
     yield "Every size must work."
     yield call(*drawn(rng, 3, 5, 4, 2), 0.8)
+    yield "A query whose kernels are all below 1e-6 must get weights that sum to 1, too."
+    yield call([[0.0]], [[5.4], [5.6]], [[1.0], [3.0]], 1)
     yield "The bandwidth may be a tensor."
     yield call(*drawn(rng, 5, 3, 2, 4), np.array(1.3))
     yield (

@@ -60,7 +60,7 @@ def with_its_buffer(target, probe, args, kwargs):
 def among_other_models(target, probe, args, kwargs):
     """Call a model, built by position, between calls and models of other sizes."""
     longest, found = len(probe.construct["positions"]), getattr(target, "context_length", "missing")
-    if found != longest:
+    if not isinstance(found, int) or found != longest:
         raise NotAsRequested(
             f"With {longest} positions, your `context_length` is {found}.",
             "Which line of `__init__` sets `self.context_length`, and from what?",

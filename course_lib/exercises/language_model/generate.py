@@ -49,8 +49,8 @@ def problems(rng) -> Problems:
     yield call(text_problem(rng, 2, 3, 4, 5, training=True), temperature=0)
     yield f"{often} says."
     yield call(frequency_problem(rng, 2), **drawn)
-    yield f"{often} says, here at temperature 3."
-    yield call(frequency_problem(rng, 1), temperature=3.0, **drawn)
+    yield f"{often} says, here at temperature 0.25."
+    yield call(frequency_problem(rng, 1), temperature=0.25, **drawn)
     yield "Only the `top_k` likeliest tokens may be drawn, in proportion to their probabilities."
     yield call(frequency_problem(rng, 1), top_k=3, **drawn)
     yield from edges(rng)

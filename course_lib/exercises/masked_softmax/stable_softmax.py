@@ -73,8 +73,8 @@ def global_maximum(scores, axis=-1) -> np.ndarray:
 
 @mistake
 def not_the_maximum(scores, axis=-1) -> np.ndarray:
-    """From each row you subtract a number that need not be its maximum, so exp can still overflow,
-    or all exponentials of a row can underflow.
+    """You do not always subtract the maximum of each row before exp, so exp can overflow, or all
+    exponentials of a row can underflow.
 
     Which number, subtracted from a row, makes its largest exponent exactly 0?
     """

@@ -154,7 +154,7 @@ EXERCISE = Exercise(
     builds_on=("softmax_statistics",),
     returns=(
         Returned("outputs", "tensor", "float", ("...", "num_queries", "v")),
-        Returned("logsumexp", "tensor", "float", ("...", "num_queries")),
+        Returned("logsumexp", "tensor", "float", ("...", "num_queries"), differentiable=True),
     ),
     probes=problems,
     mistakes=shared(Blocked, without={"divided_by_d"}),

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checks.judge.definitions import Exercise, Returned
+from course_lib.checks.observe.probe import Dtype
 from course_lib.exercises.kit import Problems, call, edge, like, mistake
 
 
@@ -20,6 +21,8 @@ def problems(rng) -> Problems:
     yield "Any number of positions must work."
     many = int(rng.integers(1100, 1300))
     yield edge(many, 8, tolerance=5e-3)  # float32 rounds angles of 1200 to about 1e-4
+    yield "Half precision must round the result, not the positions."
+    yield edge(int(rng.integers(300, 400)), 6, by_name={"dtype": Dtype("bfloat16")})
     yield "`device=` and `dtype=` must set the device and the dtype, as in `torch.ones`."
     yield edge(int(rng.integers(3, 9)), 6, scenario="with_a_device_and_a_dtype")
 

@@ -100,8 +100,8 @@ def equal_positions_in_pieces(target, probe, args, kwargs):
     keys = cache.so_far[0]
     if len(cache) > 1 and torch.allclose(keys, keys[:, :, :1]):
         raise NotAsRequested(
-            "Equal vectors at several positions have equal keys in your cache, so these keys are "
-            "not rotated.",
+            "Equal vectors at several positions have equal entries among the keys of your cache, "
+            "so what you store as keys is not rotated.",
             "Which comes first, the rotation or `append`?",
         )
     return outputs

@@ -22,6 +22,8 @@ def problems(rng) -> Problems:
     yield call(normal(7), normal(4, 7))
     yield "With one feature, the Jacobian must be a matrix of shape (1, 1)."
     yield edge(normal(1), normal(3, 1))
+    yield "Float32 arguments must give the Jacobian with the precision of float32."
+    yield edge(normal(5), normal(3, 5), dtype="float32")
     yield "Where one key has all the weight, the Jacobian must be 0 and nothing may overflow."
     yield edge([float(scale), 0.0], [[1.0, 2.0], [9.0, -1.0], [3.0, 0.5]])
 

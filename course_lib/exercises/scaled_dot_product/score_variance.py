@@ -50,9 +50,9 @@ def scatter(probe, expected, recorded) -> Problem | None:
     if ratio < 1e-6:
         return Cause(
             "same_for_every_seed",
-            "Your result is the same for 60 seeds of the generator, so it does not depend on draws "
-            "from `generator`.",
-            "Which generator do your random numbers come from?",
+            "Your result is the same for 60 seeds of `generator`, so it does not depend on the "
+            "seed.",
+            "Which generator do your random numbers come from, and does your code seed it?",
         )
     return Problem(
         "wrong_number_of_pairs",
@@ -120,7 +120,7 @@ def divided_by_d(d, num_samples, scaled, generator) -> float:
 
 @mistake
 def variance_by_root(d, num_samples, scaled, generator) -> float:
-    """You divide the variance by sqrt(d) to scale it, but each product must be divided.
+    """Your scaled variance is the other one divided by sqrt(d), but each product must be divided.
 
     What does a factor before the sum do to a variance?
     """

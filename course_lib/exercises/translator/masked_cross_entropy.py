@@ -149,7 +149,7 @@ def log_times_real(logits, targets, valid_lens) -> Tensor:
 
 @mistake
 def softmax_twice(logits, targets, valid_lens) -> Tensor:
-    """You take the softmax of the logits first, and `cross_entropy` takes it again.
+    """You apply a softmax to the logits, and then `cross_entropy` or `log_softmax` applies another.
 
     Does `cross_entropy` expect logits or probabilities?
     """

@@ -103,8 +103,8 @@ def scaled_after_softmax(query, keys, values) -> tuple[Tensor, Tensor]:
 
 @mistake
 def normalized(query, keys, values) -> tuple[Tensor, Tensor]:
-    """You divide the products by the lengths of query and key. These are cosines, and the exercise
-    asks for the raw dot products.
+    """You divide the products by the lengths of query and key. These are cosines, but the exercise
+    asks for dot products.
 
     Which step of your code is not part of a dot product?
     """

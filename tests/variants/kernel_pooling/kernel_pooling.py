@@ -77,6 +77,17 @@ item_of_an_int = wrong("raised")(
         *given[:3], given[3] if isinstance(given[3], float) else given[3].item()
     )
 )
+
+
+@wrong()
+def small_number_in_the_denominator(queries, keys, values, bandwidth):
+    if values.dim() != 2:
+        raise ValueError("values must have two axes")
+    kernel = torch.exp(-distances(queries, keys) / (2 * bandwidth**2))
+    weights = kernel / (kernel.sum(dim=1, keepdim=True) + 1e-8)
+    return weights @ values, weights
+
+
 forgot_the_weights = wrong("one_result_only")(lambda *inputs: bandwidth_as_unit(*inputs)[0])
 single_precision = wrong("dtype_changed")(
     lambda queries, keys, values, bandwidth: bandwidth_as_unit(

@@ -129,6 +129,11 @@ def drawing(message, draw):
     return but(message, choose=lambda *given: chosen(*given, draw=draw))
 
 
+root_of_the_temperature = but(
+    None, choose=lambda logits, temperature, *rest: chosen(logits, temperature**0.5, *rest)
+)
+
+
 def one_draw_for_all(logits, temperature, top_k, generator):
     sums = torch.softmax(kept(logits, top_k) / temperature, -1).cumsum(-1)
     return torch.searchsorted(sums, torch.rand((), generator=generator).double() * sums[:, -1:])

@@ -54,6 +54,14 @@ def _turned(angles, embed_dim):
     return _zip(angles.sin(), angles.cos(), embed_dim)
 
 
+@wrong()
+def positions_rounded(num_positions, embed_dim, device=None, dtype=None):
+    p = torch.arange(num_positions, device=device, dtype=dtype or torch.float32)[:, None]
+    p = p.double()
+    angles = p / 10000.0 ** (torch.arange(0, embed_dim, 2, device=device).double() / embed_dim)
+    return _turned(angles, embed_dim).to(dtype)
+
+
 base_1000 = wrong("wrong_values")(
     on_request(
         lambda num_positions, embed_dim: _turned(

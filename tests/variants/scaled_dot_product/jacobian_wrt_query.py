@@ -57,6 +57,18 @@ def of_weights(jacobian):
     return lambda query, keys: jacobian(weights_of(query, keys), keys, math.sqrt(len(query)))
 
 
+@wrong()
+def finite_differences(query, keys, step=1e-3):
+    """Each column is a difference of two outputs, which float32 rounds too much."""
+
+    def output(q):
+        return weights_of(q, keys) @ keys
+
+    steps = step * torch.eye(len(query), dtype=query.dtype, device=query.device)
+    columns = [(output(query + e) - output(query - e)) / (2 * step) for e in steps]
+    return torch.stack(columns, dim=1)
+
+
 multiplied = wrong()(of_weights(lambda w, keys, root: spread(w, keys) * root))
 torchs_covariance = wrong("squeezed")(
     of_weights(lambda w, keys, root: torch.cov(keys.T, correction=0, aweights=w) / root)

@@ -103,9 +103,9 @@ assert torch.allclose(weights.sum(dim=1), torch.ones(2))
 # *forty* looks at *vierzig*, and *three* looks at *drei*. The arcs cross because the two languages
 # order these parts differently. Nobody told the translator where a part ends or what it means.
 #
-# One letter of *vierzig* may be enough, because each letter has already looked at its neighbors. We
-# let a letter see only four letters on each side, which keeps the arcs near their part. Which letter
-# *forty* looks at depends on the training.
+# *forty* may need only one letter of *vierzig*, because each letter has already looked at its
+# neighbors. We let a letter see only four letters on each side, which keeps each arc near the part
+# that it belongs to. Which letter *forty* looks at depends on the training.
 
 # %% [markdown]
 # ## 3. Queries, keys and values
@@ -127,8 +127,7 @@ assert torch.allclose(weights.sum(dim=1), torch.ones(2))
 # keys. Here the keys also serve as values, and the diamond is their weighted average.
 #
 # **Predict.** At the center, the query is zero and fits no key at all. What are the three weights
-# there? Then drag the tip of the query, first to the center, and then until *vierzig* has more than
-# 0.9 of the weight.
+# there? Guess, and then drag the tip of the query to the center.
 
 # %% tags=["demo"]
 arrows = torch.tensor([[1.6, 0.3], [-1.2, 1.2], [0.2, -1.5]])
@@ -142,9 +141,16 @@ assert 0.75 < torch.softmax(arrows @ torch.tensor([0.125, -1.0]), dim=0)[2] < 0.
 # All three weights are 1/3 at the center. Attention always returns an average, even when no key
 # fits, because the weights always sum to 1.
 #
-# For *vierzig*, point the query the same way and make it long. A dot product is large when both
-# arrows are long and point the same way, 0 when they are perpendicular, and negative when they point
-# away from each other. Halving the arrow halves all dot products, and the weight of *vierzig* falls.
+# </details>
+#
+# Now drag the tip of the query until *vierzig* has more than 0.9 of the weight.
+#
+# <details><summary>How to do it</summary>
+#
+# To favor *vierzig*, point the query the same way as its arrow and make it long. A dot product is
+# large when both arrows are long and point the same way, 0 when they are perpendicular, and
+# negative when they point away from each other. Halving the length of the query halves all dot
+# products, and the weight of *vierzig* falls.
 #
 # </details>
 
@@ -153,10 +159,11 @@ assert 0.75 < torch.softmax(arrows @ torch.tensor([0.125, -1.0]), dim=0)[2] < 0.
 #
 # *How do a query, keys and values become an output?*
 #
-# 1. The *score* of a key is its dot product with the query, divided by the square root of their
-#    number of entries. Lesson 05 explains the division.
-# 2. Scores are not weights yet: some are negative, and they do not sum to 1. The *softmax* takes the
-#    exponential of each score, so that all are positive, and divides by the sum of them all.
+# 1. The *score* of a key is its dot product with the query, divided by the square root of the
+#    number of entries in each vector. Lesson 05 explains the division.
+# 2. Scores are not weights yet: some are negative, and they do not sum to 1. The *softmax* takes
+#    the exponential of each score, a positive number, and divides it by the sum of all the
+#    exponentials.
 # 3. The output is the weighted average of the values.
 #
 # Write these steps where it says `YOUR CODE HERE`. Run the cell and then the check below it, as often
@@ -202,8 +209,8 @@ check("attend")
 #
 # *Does the translator work with your function?*
 #
-# So far, PyTorch computed the attention from words to letters. Now `use_attend` makes the translator
-# that you trained call your function instead, once for each word that it writes.
+# So far, PyTorch computed the attention from words to letters. Now `use_attend` makes your trained
+# translator call your function instead, once for each word that it writes.
 
 # %% tags=["demo", "nbval-ignore-output"]
 use_attend(model, attend)
@@ -245,8 +252,9 @@ assert counts[0] < 50 and counts[1] > 90
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Most are wrong now. Each word receives the same average of all letters, and nothing else in the
-# translator changed. With your function, nearly all 99 are correct again.
+# Most are wrong now. In seven runs, 8 to 25 of the 99 were still correct. Each word receives the
+# same average of all letters, and nothing else in the translator changed. With your function,
+# nearly all 99 are correct again.
 #
 # </details>
 
@@ -257,21 +265,24 @@ assert counts[0] < 50 and counts[1] > 90
 #
 # In the next figure, type a German numeral, or a number such as 1999. A translator that was trained
 # beforehand runs in the page. *Next word* writes the translation one word at a time. **Click a
-# letter** to force the attention of this word there: the letter gets a weight of 1, and the
-# translator continues with the word that it then writes. *Let go* undoes your choices.
+# letter** to force the attention of the word on display, or of the first word, onto that letter.
+# The letter gets a weight of 1, and the translator continues with the word that it then writes.
+# *Let go* undoes your choices.
 #
-# Force the first word of *dreiundvierzig* onto the *r* of *drei*, and then onto the *z* of *vierzig*.
-# Try other letters, too. With many of them, the translator ends at once and shows *(end)*.
+# Force the first word of the translation of *dreiundvierzig* onto the *r* of *drei*, and then onto
+# the *z* of *vierzig*. Try other letters, too. With many of them, the translator ends at once and
+# shows *(end)*.
 
 # %% tags=["demo"]
 plotting.show(live_translator(yours=model))
 
 # %% [markdown]
 # Is *dreiundvierzig* an exception? Between 21 and 99 there are 72 numerals that name the ones first
-# in German. For each, the next cell looks up the letter that the ones word, such as *three*, looks at
-# most. It then forces the first word onto this letter.
+# in German. For each, the next cell finds the letter on which the ones word, such as *three*, puts
+# its largest weight. It then forces the first word onto this letter.
 #
-# **Predict.** In how many of the 72 does the translator now write the ones word first?
+# **Predict.** In 71 of the 72, the translator now writes the ones word first. In the other one,
+# does it write the tens word first, end at once, or write a word that is not part of the number?
 
 
 # %% tags=["demo"]
@@ -297,17 +308,20 @@ for number in range(21, 100):
         ones_first += 1
     else:
         print(f"{numerals.say(number)}: the first word is {forced_words[0]}, not {words[-1]}")
+        assert (number, forced_words[0]) == (21, "ninety")
 print(f"{ones_first} of 72")
 assert ones_first == 71
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# In 71 of 72. The translator writes *three* first because you make it look at *drei* first.
+# For *einundzwanzig* (21), it writes *ninety*, which is not part of the number. The word *one*
+# looks at the *n* of *ein*, and the cell forces the first word onto this *n*. *one* and *ninety*
+# receive the same value from this letter. The difference is what has been written before: *twenty*
+# before *one*, and nothing before *ninety*.
 #
-# The exception is *einundzwanzig* (21). The word *one* looks at the *n* of *ein*. A first word that
-# is forced onto this *n* becomes *ninety*, which is not a part of 21. Both words receive the same
-# value from this letter. They differ in what has been written before, *twenty* or nothing.
+# For the others, the translator writes a word such as *three* first because you make it look at
+# *drei* first.
 #
 # </details>
 
@@ -353,7 +367,7 @@ plotting.show(plotting.bottleneck())
 # seconds. Both use vectors of 64 numbers. One has attention, and the other one is recurrent.
 #
 # **Predict.** The one with attention translates about 190 of 200 held-out numerals correctly. How
-# many does the one without attention?
+# many does the translator without attention get right?
 
 # %% tags=["demo", "nbval-ignore-output"]
 torch.manual_seed(0)
@@ -375,8 +389,9 @@ assert counts[0] > 160 and counts[1] < 40
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Nearly none. We trained each of them from several random seeds. With attention, 179 to 199 of the
-# 200 were correct. Without attention, 6 to 22 were correct.
+# Almost none of the 200 are correct. We trained each of the two translators from several random
+# seeds. With attention, 179 to 199 of the 200 were correct. Without attention, 6 to 22 were
+# correct.
 #
 # After 800 steps, the recurrent translator got 171 to 180 right. A vector of 64 numbers can hold a
 # numeral of thirty letters, but not a page of text.

@@ -10,7 +10,8 @@
 # - describe a weighted average in terms of queries, keys and values;
 # - turn distances into weights that sum to 1 over the keys, and say what the bandwidth does;
 # - explain why a point must be left out of its own prediction;
-# - (optional) build the mask that prevents this, and rewrite the Gaussian kernel as a dot product.
+# - (optional) build the mask that leaves the point out, and rewrite the Gaussian kernel as a dot
+#   product.
 #
 # **Time:** {time}. **You need:** indexing in PyTorch, and some idea of what a gradient is.
 
@@ -35,9 +36,10 @@ torch.set_printoptions(precision=4, sci_mode=False)
 #
 # *How warm was it at hour 2.0?*
 #
-# Here are 40 readings from six hours. We made them up.
+# Here are 40 readings from six hours. We made them up. `inputs` holds the hours and `targets` the
+# temperatures.
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 generator = torch.Generator().manual_seed(0)
 inputs = (6 * torch.rand(40, generator=generator)).sort().values  # hours, (40,)
 noise = 0.6 * torch.randn(40, generator=generator)
@@ -110,8 +112,7 @@ plotting.show(plotting.kernel_fits(inputs, targets, places, curve), key="nearest
 assert nearest_reading(places).unique().numel() == 40  # flat between jumps
 
 # %% [markdown]
-# The curve is a staircase. It stays flat around each reading, jumps midway between neighbors, and
-# passes through every reading, noise included.
+# The curve is a staircase, flat around each reading, with jumps midway between neighbors.
 
 # %% [markdown]
 # ## 2. How far is every key from every query?
@@ -120,9 +121,10 @@ assert nearest_reading(places).unique().numel() == 40  # flat between jumps
 
 # %% [markdown]
 # *Broadcasting* stretches axes of size 1. For points on a line, add one axis to each tensor. Write
-# the moments as a column and the hours as a row.
+# the query moments as a column and the hours of the readings as a row.
 #
-# **Predict.** The next cell subtracts three pairs of tensors. Which pair raises an error?
+# **Predict.** The next cell computes the difference of two tensors, for three pairs. Which pair
+# raises an error?
 
 # %% tags=["demo"]
 moments, hours = torch.tensor([1.5, 2.0]), torch.tensor([0.0, 1.0, 3.0])
@@ -141,10 +143,10 @@ for name, (left, right) in pairs.items():
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The first result has shape `(2, 3)`, because every moment is compared with every hour. Without the
-# new axes, sizes 2 and 3 do not broadcast. Sizes 3 and 3 raise no error, but each moment is
-# compared with only one hour. Equal sizes hide mistakes, so test your code with sizes that all
-# differ.
+# Only the second pair raises an error, because sizes 2 and 3 do not broadcast without the new axes.
+# The first result has shape `(2, 3)`, because every moment is compared with every hour. Sizes 3 and
+# 3 raise no error, but each moment is compared with only one hour. Equal sizes hide mistakes, so
+# test your code with sizes that all differ.
 #
 # </details>
 #
@@ -197,7 +199,7 @@ check("squared_distances")
 # multiplied by the same factor, which cancels.
 #
 # **Predict.** A query is far from every key, at squared distances of 18, 20 and 25, and the
-# bandwidth is 0.25. What does the formula return when a computer evaluates it as written?
+# bandwidth is 0.25. Evaluated in float32, what weight does the formula give to the nearest key?
 
 # %% tags=["demo"]
 far = torch.tensor([18.0, 20.0, 25.0])
@@ -209,10 +211,10 @@ assert (kernel == 0).all() and (kernel / kernel.sum()).isnan().all()
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The first key should get almost all of the weight, since its kernel value is $e^{16}$ times the
-# next one. In float32, however, all three exponentials underflow to 0, and 0 divided by 0 is *nan*,
-# "not a number". `torch.softmax` avoids this by subtracting the largest score of each row first, so
-# that the largest exponential is 1.
+# The formula gives every key the weight *nan*, "not a number". The first key should get almost all
+# of the weight, since its kernel value is $e^{16}$ times the next one. In float32, however, all
+# three exponentials underflow to 0, and 0 divided by 0 is nan. `torch.softmax` avoids this by
+# subtracting the largest score of each row first, so that the largest exponential is 1.
 #
 # </details>
 
@@ -224,7 +226,8 @@ assert (kernel == 0).all() and (kernel / kernel.sum()).isnan().all()
 # - **Returns** `outputs` `(n, v)` and `attention_weights` `(n, m)`. The weights come from the
 #   Gaussian kernel and sum to 1 over the keys, even for a query far from every key. Both results
 #   are differentiable in queries, keys and values, even where a query equals a key.
-# - **Raises** a `ValueError` if `values` has shape `(m,)`. A product would silently return `(n,)`.
+# - **Raises** a `ValueError` if `values` has shape `(m,)`. Without the error, the product of
+#   weights and values would silently have shape `(n,)`.
 #
 # **Worked example.** For a query at 0, keys at 0, $\sqrt{2\ln 2}$ and $\sqrt{2\ln 4}$, values 7, 14
 # and 28, and bandwidth 1, the weights are 4/7, 2/7 and 1/7, and the output is $4 + 4 + 4 = 12$.
@@ -344,10 +347,10 @@ assert torch.allclose(wide, targets.mean().expand(241), atol=1e-3)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# With a tiny bandwidth every distance is enormous by comparison. The nearest key takes all the
-# weight, and you are back at the staircase. With a huge bandwidth all scores are nearly 0, every
-# key gets the weight $1/m$, and the output is the plain average of all readings. No prediction
-# leaves the range of the readings, because an average cannot.
+# The output becomes the plain average of all readings. All scores are nearly 0, and every key gets
+# the weight $1/m$. With a tiny bandwidth every distance is enormous by comparison. The nearest key
+# takes all the weight, and you are back at the staircase. No prediction leaves the range of the
+# readings, because an average cannot.
 #
 # </details>
 #
@@ -365,7 +368,7 @@ assert torch.allclose(wide, targets.mean().expand(241), atol=1e-3)
 # The obvious attempt is to predict each reading and choose the bandwidth with the smallest mean
 # squared error. Queries and keys are now the same 40 moments.
 #
-# **Predict.** Which of the four bandwidths below has the smallest error?
+# **Predict.** How large is this error at 0.0001 hours, the smallest of the four bandwidths below?
 
 
 # %% tags=["demo"]
@@ -382,9 +385,8 @@ assert training_error(0.0001) < 1e-6
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The smallest bandwidth wins. Each reading is its own nearest key, at distance 0. With a tiny
-# bandwidth it takes all the weight and "predicts" itself. The error measures memory, not
-# prediction.
+# The error is 0. Each reading is its own nearest key, at distance 0. With a tiny bandwidth it takes
+# all the weight and "predicts" itself. The error measures memory, not prediction.
 #
 # </details>
 #
@@ -400,8 +402,8 @@ assert training_error(0.0001) < 1e-6
 # $$\hat y_i = \sum_{j \ne i} w_{ij}\, y_j, \qquad w_{ij} = \frac{e^{-D_{ij}/(2h^2)}}{\sum_{k \ne i} e^{-D_{ik}/(2h^2)}}, \qquad \hat y \in \mathbb{R}^{N}.$$
 #
 # **By hand.** Take inputs $-1, 0, 1$ and targets $10, 99, 40$. The middle point is predicted from
-# two others at the same distance, so $\hat y_1 = 25$ for every bandwidth. Its own 99 does not
-# count.
+# the other two, which are equally far away, so $\hat y_1 = 25$ for every bandwidth. Its own 99 does
+# not count.
 #
 # **Predict.** Here are three ways to remove the middle point from its own row, with $h = 1$: give
 # it a score of 0, give it a score of minus infinity, or set its *weight* to 0 after the softmax.
@@ -460,8 +462,8 @@ check("leave_one_out")
 #
 # Now your function can choose the bandwidth.
 #
-# **Predict.** The training error falls as the bandwidth shrinks. Does the leave-one-out error fall,
-# too?
+# **Predict.** The training error falls as the bandwidth shrinks from 1 hour to 0.01 hours. At about
+# which bandwidth is the leave-one-out error smallest?
 
 
 # %% tags=["demo"]
@@ -494,9 +496,9 @@ plotting.show(
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The training error falls as the bandwidth shrinks, so it always favors the smallest one. The
-# leave-one-out error has a valley near 0.23 h. With a much smaller bandwidth, each prediction is a
-# single noisy neighbor, and with a larger one the peaks of the curve are flattened.
+# The leave-one-out error has a valley, with its lowest point near 0.23 h. With a much smaller
+# bandwidth, each prediction is a single noisy neighbor, and with a larger one the peaks of the
+# curve are flattened.
 #
 # </details>
 #
@@ -547,20 +549,11 @@ plotting.show(plotting.kernel_fits(inputs, targets, places, fits))
 #
 # *Transformers do not compute distances. They multiply queries by keys. Is that a different idea?*
 #
-# The two ideas are nearly the same. Expand $\lVert q_i - k_j \rVert^2$ on paper, as you would
-# expand $(a - b)^2$. One term depends on the query alone, one on the key alone, and one is a dot
-# product of both.
+# Expand $\lVert q_i - k_j \rVert^2$ on paper, as you would expand $(a - b)^2$. One term depends on
+# the query alone, one on the key alone, and one is a dot product of both.
 #
-# **Predict.** The softmax runs over $j$. Which of the three terms has no effect on the weights?
-#
-# <details><summary>Answer</summary>
-#
-# The query's own term has no effect. It is the same for all keys of query $i$, and adding the same
-# number to a whole row does not change its weights. What remains is a dot product and a penalty for
-# long keys. If all keys have the same length, the penalty is the same for all of them too, and only
-# the dot product is left.
-#
-# </details>
+# The query's own term is the same for all keys of query $i$, so it has no effect on the weights.
+# What remains is a dot product and a penalty for long keys.
 #
 # **By hand.** Take the query $(1, 0)$, the keys $(1, 0)$ and $(3, 0)$, and $h = 1$. The dot
 # products are 1 and 3, and the squared lengths of the keys are 1 and 9. The scores without the
@@ -587,12 +580,15 @@ check("gaussian_as_dot_product")
 
 # %% [markdown]
 # PyTorch's attention, `F.scaled_dot_product_attention`, uses dot products without a penalty for
-# long keys. Its argument `scale` multiplies them, so `scale=1/h**2` plays the role of the
-# bandwidth.
+# long keys. Its argument `scale` multiplies the dot products, so `scale=1/h**2` plays the role of
+# the bandwidth.
 #
-# The next cell compares it with kernel pooling for four kinds of keys. Then it gives the query
-# $(1, 0)$ three keys: $(1, 0)$, the long $(3, 0)$ in the same direction, and the long $(-3, 0)$ in
-# the opposite one.
+# The next cell compares PyTorch's attention with kernel pooling for four kinds of keys: random
+# keys, the same without negative entries, the same scaled to length 1, and keys that are one-hot or
+# zero. Then it gives the query $(1, 0)$ three keys: $(1, 0)$, the long $(3, 0)$ in the same
+# direction, and the long $(-3, 0)$ in the opposite one.
+#
+# **Predict.** For which kinds of keys do the two return the same outputs?
 
 # %% tags=["demo"]
 generator = torch.Generator().manual_seed(1)
@@ -621,10 +617,16 @@ assert (gaussian > 0).all() and (gaussian[0, 2] < 0.01) and (dot[0, 2] < 0.01)
 assert dot[0, 0] < gaussian[0, 0]
 
 # %% [markdown]
-# For keys of length 1, PyTorch's attention *is* kernel pooling, up to rounding. Without the
-# penalty, the long key in the query's direction gains weight and wins. The short one loses,
-# although it is closer. The long key in the opposite direction gets almost no weight in either
-# case.
+# <details><summary>Answer</summary>
+#
+# The two agree only for keys of length 1, up to rounding. The penalty is then the same for all keys
+# and cancels like the query's own term. A zero key has a smaller penalty than a one-hot key.
+#
+# </details>
+#
+# Without the penalty, the long key in the query's direction gains weight and wins. The short one
+# loses, although it is closer. The long key in the opposite direction gets almost no weight in
+# either case.
 
 # %% [markdown]
 # ### All together

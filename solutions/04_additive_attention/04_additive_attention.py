@@ -62,8 +62,7 @@ plotting.show(plotting.diagram("attention", shapes=shapes | {"scores": "(B, n, m
 #
 # $$W_q \in \mathbb{R}^{H \times \text{query\_size}}, \quad W_k \in \mathbb{R}^{H \times \text{key\_size}}, \quad w_v \in \mathbb{R}^{H}.$$
 #
-# This is a network with one hidden layer, whose weights are learned. Bahdanau, Cho and Bengio used
-# it in the first translator with attention.
+# This is a network with one hidden layer, whose weights are learned (Bahdanau, Cho and Bengio).
 #
 # **By hand.** Two useful values are $\tanh(\ln 2) = \frac{2 - 1/2}{2 + 1/2} = 0.6$ and
 # $\tanh(\ln 3) = 0.8$. Take a query with two numbers and a key with one,
@@ -72,17 +71,6 @@ plotting.show(plotting.diagram("attention", shapes=shapes | {"scores": "(B, n, m
 #
 # The sum of the projections is $(\ln 2, \ln 3)$, the features are $(0.6,\ 0.8)$, and the score is
 # $1 \cdot 0.6 + 2 \cdot 0.8 = 2.2$.
-#
-# **Predict.** With these weights, how large can a score become if you make both vectors ten times
-# as long?
-#
-# <details><summary>Answer</summary>
-#
-# tanh stays between -1 and 1, so every score lies between $-3$ and $3 = |1| + |2|$, however long
-# the vectors are. A dot product grows a hundredfold. The bound of an additive score is the sum
-# $\sum_h |w_{v,h}|$ of its own weights, which grows with $H$.
-#
-# </details>
 
 # %% [markdown]
 # ## 2. Every query with every key
@@ -121,27 +109,35 @@ from course_lib.attention import additive_scores
 check("additive_scores")
 
 # %% [markdown]
+# **Predict.** The query and the key of section 1 have the score 2.2. What is their score if both
+# are ten times as long?
+
+# %% tags=["demo"]
+q, k = torch.tensor([[[math.log(2), 0.0]]]), torch.tensor([[[math.log(3)]]])  # (1, 1, 2), (1, 1, 1)
+w_q, w_k, w_v = torch.eye(2), torch.tensor([[0.0], [1.0]]), torch.tensor([1.0, 2.0])
+for factor in (1, 10, 100):
+    score = additive_scores(factor * q, factor * k, w_q, w_k, w_v).item()
+    print(f"{factor:3} times as long: score {score:.2f}")
+    assert math.isclose(score, 2.2 if factor == 1 else 3, abs_tol=1e-4)
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# The score is 3.00. tanh stays between -1 and 1, so with these weights every score lies between
+# $-3$ and $3 = |1| + |2|$, however long the vectors are. A dot product grows a hundredfold. The
+# bound of an additive score is the sum $\sum_h |w_{v,h}|$ of its own weights, which grows with $H$.
+#
+# </details>
+
+# %% [markdown]
 # ## 3. Why tanh matters
 #
 # *What is left if you remove the tanh?*
 #
-# $$s(q_i, k_j) = w_v^\top (W_q q_i + W_k k_j) = \underbrace{w_v^\top W_q\, q_i}_{a_i} + \underbrace{w_v^\top W_k\, k_j}_{b_j}$$
-#
-# **Predict.** A softmax over the keys turns row $i$, $(a_i + b_1, \dots, a_i + b_m)$, into weights.
-# How do the weights of query 0 differ from those of query 1?
-#
-# <details><summary>Answer</summary>
-#
-# The weights do not differ. $a_i$ is the same number in the whole row, and lesson 02 showed that
-# adding a constant to a row does not change its softmax. Every query attends to the same keys, and
-# the query itself has no effect.
-#
-# </details>
-#
 # The next cell compares three versions on random features of 2 words and 14 letters: the formula,
 # the formula without tanh, and the formula with tanh applied *before* query and key are added.
 #
-# **Predict.** Do the weights of the third version depend on the query?
+# **Predict.** In which of the three versions do the weights depend on the query?
 
 # %% tags=["demo"]
 generator = torch.Generator().manual_seed(0)
@@ -165,10 +161,14 @@ assert w_v.abs().sum() > 1.5 * w_v[:16].abs().sum()  # of 32 features and of 16
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Only the first version's weights depend on the query. In the other two, every query has the same
-# weights, because the score is one part from the query plus another from the key. To make the two
-# interact, the nonlinearity must come *after* the sum. Other nonlinearities, such as relu, would
-# also work.
+# Only the first version's weights depend on the query. Without tanh, the score is
+#
+# $$s(q_i, k_j) = w_v^\top (W_q q_i + W_k k_j) = \underbrace{w_v^\top W_q\, q_i}_{a_i} + \underbrace{w_v^\top W_k\, k_j}_{b_j}.$$
+#
+# $a_i$ is the same number in the whole row $i$, so the softmax ignores it (lesson 02), and all
+# queries have the same weights. The third version is also the sum of a part from the query and a
+# part from the key. To make the two interact, the nonlinearity must come *after* the sum. Other
+# nonlinearities, such as relu, would also work.
 #
 # </details>
 
@@ -189,27 +189,28 @@ assert w_v.abs().sum() > 1.5 * w_v[:16].abs().sum()  # of 32 features and of 16
 # with probability $p$ and divides the others by $1 - p$, so that on average the output equals the
 # output in eval mode. The model then learns not to depend on a single key.
 #
-# **Predict.** The next cell drops weights of 1/4 with probability 1/2. Does each row still sum to 1?
+# **Predict.** The next cell drops weights of 1/4 with probability 1/2, in rows of four. Which sums
+# can a row have?
 
 # %% tags=["demo"]
 torch.manual_seed(0)
 drop = nn.Dropout(0.5)
-weights = torch.full((3, 4), 0.25)
+weights = torch.full((10_000, 4), 0.25)
 dropped = drop(weights)
-print("after dropout:", dropped.tolist())
-print("sums of the rows:", dropped.sum(dim=-1).tolist())
-average = torch.stack([drop(weights) for _ in range(4000)]).mean(dim=0)
-print(f"average of 4000 calls: {average.mean():.2f}")
-assert set(dropped.unique().tolist()) == {0.0, 0.5}
-assert torch.allclose(average, weights, atol=0.05)
+print("the first row after dropout:", dropped[0].tolist())
+print("sums of the 10,000 rows:", dropped.sum(dim=-1).unique().tolist())
+print(f"average of all entries: {dropped.mean():.2f}")
+assert dropped.unique().tolist() == [0.0, 0.5]
+assert dropped.sum(dim=-1).unique().tolist() == [0.0, 0.5, 1.0, 1.5, 2.0]
+assert abs(dropped.mean() - 0.25) < 0.005
 assert torch.equal(drop.eval()(weights), weights)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The other entries are $0.25 / (1 - 0.5) = 0.5$, and a row need not sum to 1. On average over many
-# calls, an entry is 0.25 again. Dropout on the scores sets a score to 0, and $e^0 = 1$, so the key
-# keeps some weight.
+# A row can sum to 0, 0.5, 1, 1.5 or 2. The entries that are not dropped become
+# $0.25 / (1 - 0.5) = 0.5$. On average, an entry is 0.25 again. Dropout on the scores instead would
+# set a score to 0, and $e^0 = 1$, so the key would keep some weight.
 #
 # </details>
 
@@ -246,8 +247,9 @@ check("AdditiveAttention")
 # own layers compute. Only the 4,128 numbers in `W_q`, `W_k` and `w_v` are trained. The rest is
 # frozen.
 #
-# **Predict.** How many of the numerals from 1 to 99 does the translator get right after your module
-# has been trained for 150 steps?
+# **Predict.** In the translator's own map, *three* puts nearly all of its weight on *drei*. After
+# your module has been trained for 150 steps, does *three* put nearly all, about two thirds, or less
+# than half of its weight there?
 
 # %% tags=["demo", "nbval-ignore-output"]
 numerals = Numerals()
@@ -268,6 +270,7 @@ train_translator(model, numerals, 150, max_lr=0.01)
 after = num_correct()
 print(f"correct before: {before} of 99, after: {after} of 99")
 words, weights = translate(model, numerals, "dreiundvierzig")
+print(f"three puts {weights[1, :4].sum():.2f} of its weight on drei")
 assert before < 40 and after > 80 and words == ["forty", "three"]
 assert weights[0, 7:].sum() > 0.6 and weights[1, :4].sum() < 0.5
 plotting.show(plotting.attention(weights, words, "dreiundvierzig"))
@@ -275,10 +278,10 @@ plotting.show(plotting.attention(weights, words, "dreiundvierzig"))
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The translator gets only a few right at first, because the words attend to the wrong letters.
-# Afterwards it gets nearly all of them right. The module learned only *where to look*. *forty*
-# attends mostly to *vierzig*. But in our run, *three* puts most of its weight outside *drei*. The
-# translation is correct, and the map is hard to read.
+# *three* puts less than half of its weight on *drei*, 0.31 to 0.47 of it in six runs, and *forty*
+# attends mostly to *vierzig*. Yet the translator gets nearly all of the 99 numerals right, and only
+# a few before the training, when the words attend to the wrong letters. The module learned only
+# *where to look*. The translation is correct, but the map is hard to read.
 #
 # </details>
 
@@ -382,18 +385,18 @@ assert (positions[:, None] - keys[0, :, 0]).abs().argmin(dim=-1).tolist() == [0,
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Each row of a slice is a step, from 1 on the left to -1 on the right. The second step lies one key
-# further left. The difference of the two steps is high in a narrow band, **where query and key are
-# close**.
+# The difference is high in a narrow band, **where query and key are close**. Each row of a slice is
+# a step, from 1 on the left to -1 on the right. The step of the second slice lies one key further
+# left.
 #
 # </details>
 
 # %% [markdown]
 # ### Additive and dot product on one problem
 #
-# Here are the four queries and five keys again. In one dimension, a dot product is just a product.
-# The slider scales `w_q` and `w_k`, which changes how steep the two steps of the additive
-# score are.
+# Here are the four queries and five keys again. In one dimension, a dot product is the product of
+# two numbers. The slider scales `w_q` and `w_k`, which changes how steep the two steps of the
+# additive score are.
 #
 # **Predict.** Which key does the dot product choose for the query at 0.2?
 
@@ -415,9 +418,9 @@ assert dot_weights.argmax(dim=-1).tolist() == [0, 0, 4, 4]
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The additive weights follow the diagonal, so each query chooses its nearest key. The dot product
-# sends every query to one of the two *ends*. The query at 0.2 goes to the key at 2 (key 4). A dot
-# product prefers the longest key that points the same way, not the nearest key.
+# The dot product chooses the key at 2 (key 4) for the query at 0.2, and it sends every query to one
+# of the two *ends*. The additive weights follow the diagonal, so each query chooses its nearest
+# key. A dot product prefers the longest key that points the same way, not the nearest key.
 #
 # </details>
 #
@@ -432,7 +435,8 @@ print("best key of each query:", sharp.argmax(dim=-1).tolist())
 assert sharp.argmax(dim=-1).tolist() == [0, 1, 2, 3]
 
 # %% [markdown]
-# The dot product leaves the nonlinear work to the layers before it, which made these features.
+# The dot product leaves the nonlinear work to the layers before it, which have to make such
+# features.
 
 # %% [markdown]
 # ## Summary

@@ -645,7 +645,8 @@ assert correct["eval"] == 99 and correct["train"] < 49
 # - **Returns** the Jacobian `(d, d)` of attention whose values are the keys. Entry $(a, b)$ is
 #   $\partial o_a / \partial q_b$, with fixed keys.
 #
-# You may use the formula or `torch.autograd.functional.jacobian`. Large scores must not overflow.
+# You may use the formula or `torch.autograd.functional.jacobian`. Finite differences are not precise
+# enough in float32. Large scores must not overflow.
 #
 # **Worked example.** For `query = [0., 0., 0., 0.]` and the keys `[1, 0, 0, 0]` and `[3, 0, 0, 0]`,
 # the variance of the first feature is 1. Entry (0, 0) is $1/\sqrt{4} = 0.5$, and all others are 0.

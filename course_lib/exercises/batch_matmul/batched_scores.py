@@ -81,6 +81,20 @@ def multiplied_by_bmm(queries, keys) -> Tensor:
 
 
 @mistake
+def keys_of_the_first_item(queries, keys) -> Tensor:
+    """All items use the keys of item 0.
+
+    Which axis of the keys counts the items?
+    """
+    return queries @ keys[:1].mT
+
+
+@like(keys_of_the_first_item)
+def first_item_without_its_axis(queries, keys) -> Tensor:
+    return queries @ keys[0].mT
+
+
+@mistake
 def all_axes_reversed(queries, keys) -> Tensor:
     """You reverse the order of all axes of the keys, as `keys.T` does. That is the right transpose
     only if there are two axes.

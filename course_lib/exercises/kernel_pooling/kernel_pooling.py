@@ -32,7 +32,7 @@ def problems(rng) -> Problems:
     yield "Every size must work."
     yield call(*drawn(rng, 3, 5, 4, 2), 0.8)
     yield "A query whose kernels are all below 1e-6 must get weights that sum to 1, too."
-    yield call([[0.0]], [[5.4], [5.6]], [[1.0], [3.0]], 1)
+    yield call([[0.0, 0.0]], [[5.4, 0.0], [0.0, 5.6], [5.5, 0.5]], normal(rng, 3, 4), 1.0)
     yield "The bandwidth may be a tensor."
     yield call(*drawn(rng, 5, 3, 2, 4), np.array(1.3))
     yield (

@@ -82,6 +82,25 @@ def sum_squared(queries, keys) -> Tensor:
     return (queries[:, None] + keys[None]).square().sum(-1)
 
 
+@mistake
+def product_once(queries, keys) -> Tensor:
+    """Your results are |q|^2 + |k|^2 - q . k: the product lacks the factor 2.
+
+    Multiply out |q - k|^2. How often does q . k occur?
+    """
+    squares = queries.square().sum(-1)[:, None] + keys.square().sum(-1)
+    return squares - queries @ keys.mT
+
+
+@mistake
+def absolute_differences(queries, keys) -> Tensor:
+    """You add up the absolute differences instead of their squares.
+
+    What happens to each difference before the sum over the features?
+    """
+    return (queries[:, None] - keys[None]).abs().sum(-1)
+
+
 EXERCISE = Exercise(
     points=2,
     minutes=10,

@@ -40,6 +40,15 @@ def one_too_many(valid_lens, max_len) -> Tensor:
 
 
 @mistake
+def one_too_few(valid_lens, max_len) -> Tensor:
+    """You keep one key too few: only key 0 for length 2.
+
+    Which number does the first key have?
+    """
+    return positions(valid_lens, max_len) + 1 < valid_lens[..., None]
+
+
+@mistake
 def inverted(valid_lens, max_len) -> Tensor:
     """The mask is inverted: you keep the padding and drop the real keys.
 

@@ -148,6 +148,17 @@ def neither_softmax_nor_root(query, keys, values) -> tuple[Tensor, Tensor]:
 
 
 @mistake
+def scores_over_their_sum(query, keys, values) -> tuple[Tensor, Tensor]:
+    """You divide the scores by their sum, without the exponential. Scores of both signs then give
+    negative weights.
+
+    What does a softmax do to the scores before it divides by a sum?
+    """
+    scores = keys @ query
+    return average(scores / scores.sum(), values)
+
+
+@mistake
 def keys_averaged(query, keys, values) -> tuple[Tensor, Tensor]:
     """Your output is an average of the keys. The keys only decide the weights, and the output
     averages the values.

@@ -54,9 +54,6 @@ def column_against_row_on_the_cpu(valid_lens, max_len):
     return torch.gt(valid_lens.unsqueeze(dim=-1), row)
 
 
-from_one = wrong("wrong_values")(
-    lambda valid_lens, max_len: torch.arange(1, max_len + 1) < valid_lens[..., None]
-)
 float_zero_one = wrong("wrong_dtype_kind")(
     lambda valid_lens, max_len: (torch.arange(max_len) < valid_lens[..., None]).to(torch.float64)
 )

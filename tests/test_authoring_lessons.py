@@ -175,6 +175,12 @@ def test_lesson_09_says_what_its_stored_maps_show():
         assert least <= crosses <= 72
     (share,) = re.findall(r"(.*)% of 199", shown["exercise-greedy-decode-3"])
     assert abs(numbers(without_window)[0] - float(share)) < 3
+    ranges = re.search(r"(\d+) to (\d+) of the 500 were wrong .*?and (\d+) to (\d+) after", told)
+    assert ranges, "the lesson no longer says how many numerals are wrong"
+    low, high, lowest, highest = map(int, ranges.groups())
+    (trained,) = (text for text in shown.values() if text.startswith("after 600 steps"))
+    before, after, original = map(int, re.findall(r"(\d+) of 500 wrong", trained))
+    assert low <= before <= high and lowest <= after <= highest and original == 0
 
 
 def test_lesson_10_says_what_its_stored_losses_show():
@@ -186,7 +192,8 @@ def test_lesson_10_says_what_its_stored_losses_show():
     told = "".join(story.text for story in stories(2000, seed=0))
     known = set(re.findall(r"\b[a-z]+\b", told))
     # The last word of a text may be cut off.
-    written = [re.findall(r"\b[a-z]\w*(?=\W)", text.strip()) for text in texts]
+    texts = [text.partition("\n")[2].strip() for text in texts]
+    written = [re.findall(r"\b[a-z]\w*(?=\W)", text) for text in texts]
     strange = [sum(word not in known for word in words) / len(words) for words in written]
     assert [round(share, 1) for share in strange] == [0.4, 0.6, 0.8]
     names = re.findall(r"\b[A-Z]\w{4,}", texts[1])
@@ -235,6 +242,7 @@ def test_lesson_10_says_how_its_head_grew_and_what_needs_it():
     late = [i for i, step in enumerate(steps) if step >= 250]
     assert all(max(previous[i], induction[i]) < 0.2 for i in early)
     assert previous[early[-1]] == 0.11 and previous[late[0]] == 0.3
+    assert previous[next(i for i, score in enumerate(induction) if score >= 0.2)] < 0.2
     assert all(induction[i] > 0.8 and 0.27 < previous[i] < 0.5 for i in late)
     assert sum(losses[i] > 2 for i in early) >= len(early) - 1
     assert sum(losses[i] < 0.3 for i in late) >= len(late) - 2

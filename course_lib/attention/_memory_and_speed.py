@@ -49,12 +49,10 @@ def blocked_attention(
 ) -> tuple[Float[Tensor, "*batch num_queries v"], Float[Tensor, "*batch num_queries"]]:
     """Compute scaled dot-product attention, one block of keys after the other.
 
-    Instead of the weights, `num_queries x num_keys` numbers, it returns one number for each query
-    from which they can be computed again: log sum exp of its scores.
+    Also return the log-sum-exp of each query's scores.
 
-    Differs from FlashAttention in that all queries meet a block at once; there they come in
-    blocks too, and nothing leaves the chip's own memory. The logsumexp is what FlashAttention-2
-    keeps; the first version kept the maximum and the sum.
+    Differs from FlashAttention in that all queries meet a block at once. There, the queries come
+    in blocks too, and nothing leaves the chip's own memory.
 
     Args:
         queries, keys: d features each; `*batch` is any number of axes, the same in all three.

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 07 · Bug hunt: does it learn, and would you notice?
+# # 07 · Bug hunt: would you notice a broken module?
 #
 # **The question.** You wrote an attention module. The loss falls, and the accuracy is 100%. Is the
 # module correct? This lesson contains ten black boxes, each an attention module with one fault. You
@@ -236,9 +236,10 @@ assert sorted(on_directory.values())[0] < 0.2 and sorted(on_directory.values())[
 # ### A loss that is too good
 #
 # One kind of loss does prove a bug. Throw a die with eight faces, and let the block, with a causal
-# mask, predict the *next* throw.
+# mask, predict the *next* throw. Nothing can predict a fair die, and each batch is new, so the
+# model cannot memorize it. Below $\ln 8 = 2.08$, it must be cheating.
 #
-# **Predict.** Below what loss do you know that the model is cheating?
+# **Predict.** How many of the ten boxes end clearly below this loss?
 
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -259,10 +260,9 @@ assert sorted(on_throws.values())[2] < 1.5
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Below $\ln 8$, the model must be cheating. Nothing can predict a fair die, and each batch is new,
-# so the model cannot have memorized it. Four boxes end below $\ln 8$, three of them far below. In
-# these four, some position sees later throws, and you can prove it without a correct module for
-# comparison. Four other boxes have passed all three training runs.
+# Four boxes end below $\ln 8$, three of them far below. In these four, some position sees later
+# throws, and you can prove it without a correct module for comparison. Four other boxes have passed
+# all three training runs.
 #
 # </details>
 
@@ -290,9 +290,9 @@ for invariant, statement in INVARIANTS.items():
 
 # %% [markdown]
 # Now write tests for three invariants. The check runs each of them on dozens of hidden modules, and
-# counts the broken ones that it catches and the correct ones that it rejects. In all three,
+# counts the broken ones that it catches and the correct ones that it rejects. In all three tests,
 #
-# - no output exceeds 100;
+# - you may assume that no output exceeds 100;
 # - outputs that agree within 1e-5 count as equal;
 # - outputs that differ by a hundredth or more in any entry, in either direction, are not equal;
 # - nan is not equal to anything;
@@ -321,8 +321,8 @@ check("masking_equals_deleting")
 # ### Exercise: `keys_permutation_invariant`
 #
 # - **Takes** `module`, called as `module(queries, keys, values)`, and its three arguments.
-# - **Returns** True if the outputs do not depend on the order of the keys. Each key takes its value
-#   with it.
+# - **Returns** True if the outputs do not depend on the order of the keys. When a key moves, its
+#   value moves with it.
 #
 # **Predict.** What kind of broken module passes if you only reverse the keys?
 #
@@ -482,8 +482,8 @@ check("broken_invariants")
 # The next cell rebuilds the first three and calls PyTorch's own module for the fourth. `is_causal`
 # (lesson 06 ★) changes later positions and returns whether the earlier outputs stay the same.
 #
-# **Predict.** Which lines will contain `False`? (With a length of 0, deleting leaves no keys, and
-# the empty sum is 0.)
+# **Predict.** How many of your three tests does PyTorch's module fail if the batch has an empty
+# item? (With a length of 0, deleting leaves no keys, so the expected output is 0.)
 
 
 # %% tags=["demo"]
@@ -543,11 +543,11 @@ assert in_torch.in_proj_weight.grad.isnan().any()
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# `is_causal` catches both mask bugs, but our rebuild of the second only if you test with the
-# dropout used in training. (Keras' layer leaked without dropout, too, for example if it returned
-# its weights.) `masking_equals_deleting` catches the other two, but only with an empty item. Both
-# modules break `empty_rows_zero` and treat all other items correctly. (`batch_items_independent` is
-# False for nan, because nan is not equal to anything.) A test is only as good as its inputs.
+# PyTorch's module fails two tests. Its outputs for the empty item are nan, and nan is not equal to
+# anything, so `masking_equals_deleting` and `batch_items_independent` are False. For d2l, only the
+# first is False. These two modules break `empty_rows_zero`, but are correct for all items that are
+# not empty. `is_causal` catches both mask bugs, but it catches our rebuild of the second only if
+# you test with the dropout used in training. A test is only as good as its inputs.
 #
 # </details>
 
@@ -601,7 +601,7 @@ check("CausalSelfAttention")
 # of its two animals.
 #
 # For comparison, a *counting model* uses only the previous character. It counts which characters
-# follow it in the text, and turns these counts into probabilities.
+# follow it in the text.
 
 # %% tags=["demo", "nbval-ignore-output"]
 CONTEXT, WIDTH = 96, 64
@@ -661,8 +661,8 @@ assert 2.1 < unseen_loss["counting"] < 2.4 and unseen_loss["your attention"] < 1
 
 # %% [markdown]
 # The counting model writes common pairs of letters, but few long words. With attention, most words
-# are spelled correctly, and in our run one whole sentence is correct. Every prediction used your
-# attention. In lesson 10, you write a complete language model, and find heads that look up names.
+# are spelled correctly, and in our run one whole sentence is correct. In lesson 10, you write a
+# complete language model, and find heads that look up names.
 
 # %% [markdown]
 # ## 7. Keep your tests
@@ -673,8 +673,6 @@ assert 2.1 < unseen_loss["counting"] < 2.4 and unseen_loss["your attention"] < 1
 # [pytest](https://docs.pytest.org) looks in a file for functions whose names start with `test_` and
 # runs them. `run_tests` writes the tests below to a file in your library `my_attention`, adds
 # imports of your answers (or the course's, if you have not solved an exercise), and starts pytest.
-#
-# **Predict.** Which tests fail if you remove the first `.eval()`?
 
 # %% tags=["demo", "nbval-ignore-output"]
 from course_lib.notebook.own_tests import run_tests
@@ -709,9 +707,13 @@ def test_no_position_sees_the_future():
 run_tests(tests)
 
 # %% [markdown]
+# **Predict.** All four tests pass. How many fail if you remove the first `.eval()` and run the cell
+# again?
+#
 # <details><summary>Answer</summary>
 #
-# All four pass. In train mode, each call drops different weights, so the first three tests fail.
+# Three tests fail. Without the first `.eval()`, the module stays in train mode, and each call drops
+# different weights. The last test has its own `.eval()`.
 #
 # </details>
 
@@ -757,7 +759,7 @@ check("07_bug_hunt")
 # ## Summary
 #
 # An attention block learns to reverse a sequence, and so do ten broken ones. Some faults have an
-# effect only on data that training does not contain, and other layers compensate for the rest. A
+# effect only on data that does not occur in training, and other layers compensate for the rest. A
 # loss that is too *good* proves a bug. For everything else, test the invariants, with different
 # sizes and lengths, and with an empty item.
 #

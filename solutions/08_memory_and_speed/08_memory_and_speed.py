@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 08 · Memory and speed
 #
-# **The question.** Attention compares every position with every other. A text of 100,000 words has
-# ten billion weights in each head, and yet models read such texts. Where do they put the weights?
+# **The question.** Attention compares every position with every other. For a text of 100,000 words,
+# each head has ten billion weights, and yet models read such texts. Where do they put the weights?
 #
 # **After this you can**
 #
@@ -55,7 +55,7 @@ plotting.show(plotting.diagram("attention", shapes=shapes | {"scores": "(..., n,
 # backward pass needs them.
 #
 # **Predict.** For a page of 1,024 letters, how many matrices of the size of the attention weights
-# are in memory at the peak?
+# are in memory at the peak of a forward and backward pass?
 
 
 # %% tags=["demo"]
@@ -89,9 +89,9 @@ assert 3 < peak / (n * n / 256) < 4 and 1 < kept / (n * n / 256) < 1.2
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# For a word, the weights are a fourteenth as large as the inputs. For a page they are five times as
-# large, and at the peak there are three such matrices: the weights, their gradient, and the
-# gradient of the scores. Of these three, only the weights are kept for the backward pass.
+# At the peak there are three such matrices: the weights, their gradient, and the gradient of the
+# scores. Only the weights are kept for the backward pass. For a word, the weights are a fourteenth
+# as large as the inputs. For a page they are five times as large.
 #
 # </details>
 #
@@ -105,14 +105,15 @@ assert 3 < peak / (n * n / 256) < 4 and 1 < kept / (n * n / 256) < 1.2
 # *The scores of a row arrive one block at a time, each only once. What do you have to remember?*
 
 # %% [markdown]
-# A weight is $e^{s_j - c} / \sum_k e^{s_k - c}$, for any $c$. Lesson 02 took the largest score for
-# $c$, so that nothing overflows. You need two numbers, the largest score $c$ and the sum $t$ in the
+# A weight is $e^{s_j - c} / \sum_k e^{s_k - c}$, for any $c$. In lesson 02, $c$ was the largest
+# score, so nothing overflowed. You need two numbers, the largest score $c$ and the sum $t$ in the
 # denominator.
 #
 # **By hand.** For the scores $1, 0$, you have $c = 1$ and $t = e^0 + e^{-1} = 1.3679$. With a third
 # score $2$, $c = 2$ and $t = e^{-1} + e^{-2} + e^0 = 1.5032$.
 #
-# **Predict.** If you never rescale the sum, in which block of the row below does it go wrong?
+# **Predict.** The row $1,0.5,2\mid 0,3,1.5\mid 2.5,0.5$ has the blocks 0, 1 and 2. If you never
+# rescale the sum, in which block does it go wrong?
 
 # %% tags=["demo"]
 row = torch.tensor([1.0, 0.5, 2.0, 0.0, 3.0, 1.5, 2.5, 0.5])
@@ -183,7 +184,7 @@ for name, version in {"yours": plain, "course_lib.fused": fused_attention}.items
 assert difference < 1e-5 and 6.5 < peaks["yours"] / peaks["course_lib.fused"] < 7.5
 
 # %% [markdown]
-# The outputs differ at most by rounding, and the peak is a seventh of yours.
+# The outputs differ at most by rounding, and the peak of the fused kernel is a seventh of yours.
 
 # %% [markdown]
 # ## 3. Attention in blocks
@@ -245,8 +246,8 @@ plotting.interactive(draw_tiles, plays=True, step=range(13))
 # - **Edge cases.** The last block may be shorter. The mask may have one column for all keys. A
 #   query with no allowed key gets zeros and $-\infty$, with a gradient of 0.
 #
-# **Worked example.** For $d = 1$, the query 1, keys 1, 0, 2 and values 1, 3, 5, the results are
-# 3.8410 and 2.4076, for any block size.
+# **Worked example.** Take $d = 1$, the query $1$, the keys $(1, 0, 2)$ and the values $(1, 3, 5)$.
+# The results are 3.8410 and 2.4076, for any block size.
 
 # %%
 from course_lib.attention import blocked_attention
@@ -305,8 +306,8 @@ assert page["blocked"][0] > page["plain"][0]
 # <details><summary>Answer</summary>
 #
 # $L$ is enough. For the second score, $e^{0 - 2.4076} = 0.0900$. FlashAttention-2 (Dao, 2023) keeps
-# only $L$. With $c$ alone, the weights would sum to $t$ instead of 1. $t$ alone is not enough
-# either, because it divides $e^{s_j - c}$, and you do not know $c$.
+# only $L$. With $c$ alone, the weights would sum to $t$ instead of 1. Nor is $t$ alone enough,
+# because it divides $e^{s_j - c}$, and you do not know $c$.
 #
 # </details>
 #
@@ -346,8 +347,8 @@ from course_lib.attention import RecomputedAttention
 check("RecomputedAttention")
 
 # %% [markdown]
-# **Predict.** When the text becomes twice as long, by what factor does the peak of a training step
-# grow if autograd differentiates your blocks?
+# **Predict.** At 2,048 tokens, plain attention has a higher peak in a training step than your
+# version. By what factor: about 2, 7 or 50?
 
 
 # %% tags=["demo"]
@@ -371,12 +372,14 @@ print(f"recomputed keeps   {kept / 1024:5.2f} MiB, outputs and L; the weights wo
 assert abs(kept - (2048 * 64 + 2048) * 4 / 1024) < 1
 assert memory["recomputed"][-1] / memory["recomputed"][-2] < 2.1
 assert memory["plain"][-1] / memory["plain"][-2] > 3.5
+assert 5 < memory["plain"][-1] / memory["recomputed"][-1] < 10
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Plain and blocked attention take nearly four times the memory, because they store matrices of
-# size $n m$. Recomputed attention takes twice the memory.
+# The peak of plain attention is about 7 times as high. When the text becomes twice as long, plain
+# and blocked attention take nearly four times the memory, because they store matrices of size
+# $n m$, and recomputed attention takes twice the memory.
 #
 # </details>
 
@@ -384,9 +387,9 @@ assert memory["plain"][-1] / memory["plain"][-2] > 3.5
 # ### How long does it take?
 #
 # Plain attention does two products of size $n m d$ forward and four backward. Your version computes
-# $Q K^\top$ once more, about a sixth more arithmetic.
+# $Q K^\top$ once more, which adds about a sixth to the arithmetic.
 #
-# **Predict.** Is your version slower by a sixth, slower by more, or faster?
+# **Predict.** At 4,096 tokens, is your version slower by a sixth, slower by more, or faster?
 #
 # The recorded times are from one thread of an AMD EPYC server (torch 2.13). In JupyterLab, your own
 # times appear below them, measured on your GPU if you have one.
@@ -423,8 +426,8 @@ for whose, table in tables.items():
 # %% [markdown]
 # <details><summary>Answer (for the recorded times)</summary>
 #
-# Recomputing is slower by a seventh at 1,024 and by a quarter at 2,048, and faster by a seventh at
-# 4,096, although it does more arithmetic. Plain attention also has to allocate and move the
+# At 4,096, recomputing is faster by a seventh, although it does more arithmetic. It is slower by a
+# seventh at 1,024 and by a quarter at 2,048. Plain attention also has to allocate and move the
 # matrices of size $n m$, 64 MiB each at 4,096.
 #
 # </details>
@@ -440,8 +443,9 @@ for whose, table in tables.items():
 # `sdpa_kernel(SDPBackend.FLASH_ATTENTION)`, a call that the fused kernel cannot run raises an
 # error.
 #
-# **Predict.** Which of the calls below are fused? (An $n \times n$ matrix takes 1,024 KiB. A
-# *window* lets a position attend only to itself and the 64 positions before it.)
+# **Predict.** Of the calls below, the first runs fused. Does the second, which has the same inputs
+# without the axis for heads? (An $n \times n$ matrix takes 1,024 KiB. A *window* lets a position
+# attend only to itself and the 64 positions before it.)
 
 # %% tags=["demo"]
 sdpa = F.scaled_dot_product_attention
@@ -482,10 +486,10 @@ assert kept["(B, h, n, d)"] < 200 < 1000 < kept["(B, n, d)"]
 # %% [markdown]
 # <details><summary>Answer (on a CPU with torch 2.13)</summary>
 #
-# Inputs with four axes reach the fused kernel, and the *same numbers with three axes* do not. Add
-# an axis with `unsqueeze(1)` before the call, and remove it afterwards. A window passed as a mask
-# runs fused, but torch first converts the mask to an $n \times n$ matrix of floats. A learned bias,
-# dropout, and values whose size differs from that of the keys fall back to math.
+# Inputs with four axes reach the fused kernel, and those *with three axes* do not. Add an axis with
+# `unsqueeze(1)` before the call, and remove it afterwards. A window passed as a mask runs fused,
+# but torch first converts the mask to an $n \times n$ matrix of floats. Calls with a learned bias,
+# with dropout, or with values whose size differs from that of the keys fall back to math.
 #
 # </details>
 
@@ -494,12 +498,11 @@ assert kept["(B, h, n, d)"] < 200 < 1000 < kept["(B, n, d)"]
 #
 # *Where do models put the weights of a long text?*
 #
-# The next cell runs your blocks and the fused kernel on 32,768 positions, about the number of
-# letters in a book chapter of 6,000 words. It also computes the last row with plain attention,
-# which needs the weights of one query only.
+# The next cell runs your blocks and the fused kernel on 32,768 positions. It also computes the last
+# row with plain attention, which needs the weights of one query only.
 #
-# **Predict.** The full matrix of attention weights of a single head would take 4 GiB. How much
-# memory do your blocks take at the peak?
+# **Predict.** The full matrix of attention weights of a single head would take 4 GiB. Do your
+# blocks of 128 keys take about 8, 80 or 800 MiB at the peak?
 
 # %% tags=["demo", "nbval-ignore-output"]
 inputs = draw(32768, 1, 1)
@@ -515,14 +518,13 @@ for name, way in {"your blocks": recomputed, "fused": sdpa}.items():
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# In our run, your blocks take 81 MiB at the peak, a fiftieth of 4 GiB. The fused kernel takes 8 MiB,
-# which is the size of its outputs. Each call takes a few seconds on one thread.
+# In our run, your blocks take 81 MiB at the peak, a fiftieth of 4 GiB. The fused kernel takes 8
+# MiB, which is the size of its outputs.
 #
 # </details>
 #
-# This answers the question at the top. With such kernels, a model that reads 100,000 words never
-# stores all its attention weights. The kernel computes them block by block, uses each block, and
-# discards it.
+# With such kernels, a model that reads 100,000 words never stores all its attention weights. The
+# kernel computes them block by block, uses each block, and discards it.
 
 # %% [markdown]
 # ### All together

@@ -66,8 +66,8 @@ assert len(numerals.target) == 32 and target[-1] == numerals.target["<end>"]
 
 # %% [markdown]
 # Id 0 is the pad in both vocabularies, and each translation ends with the word `<end>`. In the next
-# cell, `pad_batch` fills up short rows with pads and returns the lengths in a tensor of their own.
-# It makes a batch of 64 translations.
+# cell, `pad_batch` pads short rows and returns the lengths in a separate tensor. The cell makes a
+# batch of 64 translations with it.
 
 
 # %% tags=["demo"]
@@ -178,11 +178,11 @@ plotting.show(plotting.diagram_strip("block", lit=lit, shapes=shapes))
 # *residual stream*. Each part reads the stream and adds to it, and no part overwrites what earlier
 # ones have added.
 #
-# *Layer normalization* brings what a part reads to a standard size: it subtracts the mean of a
-# vector's features and divides by their standard deviation, then applies a learned scale and shift.
-# Here each norm comes *before* its part, which is called *pre-norm*. The original Transformer is
-# *post-norm*: it normalizes each sum. Many recent models use *RMSNorm*, which leaves out the mean
-# and the shift.
+# *Layer normalization* rescales the input of each part to a standard size. It subtracts the mean of
+# a vector's features and divides by their standard deviation, then applies a learned scale and
+# shift. Here each norm comes *before* its part, which is called *pre-norm*. The original
+# Transformer is *post-norm*: it normalizes each sum. Many recent models use *RMSNorm*, which leaves
+# out the mean and the shift.
 
 # %% [markdown]
 # ### Exercise: `EncoderBlock`
@@ -272,12 +272,13 @@ check("DecoderBlock")
 plotting.show_source(inspect.getsource(Translator.forward))
 
 # %% [markdown]
-# Section 5 passes `mask`. The code then moves the allowed positions of the memory to the front and
-# shortens `valid_lens`, so the others are masked as padding.
+# `Translator` also has an argument `mask`, which section 5 uses. If a mask is given, `forward`
+# moves the allowed positions of the memory to the front and shortens `valid_lens`, so the other
+# positions are masked as padding.
 #
 # Two decisions make the map readable. The cross-attention has a single head, so there is one map.
-# And `Nearby` lets each letter attend only to letters at most four positions away, so the memory at
-# a letter describes only its neighborhood.
+# And `Nearby` lets each letter attend only to a *window*, the letters at most four positions away,
+# so the memory at a letter describes only its neighborhood.
 
 
 # %% tags=["demo"]
@@ -321,7 +322,7 @@ def learn(model, numerals, num_steps=400, max_lr=0.01, label="learning numerals"
 # decoder, cross-attention, attention in the encoder, and the feed-forward networks of both blocks.
 # Each training run takes a few seconds.
 #
-# **Predict.** Which part lowers the loss most?
+# **Predict.** Which part lowers the loss by the smallest percentage?
 
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -359,12 +360,13 @@ assert final[2] < final[1] / 3 and final[3] < final[2] / 3 and final[4] < 0.7 * 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# **Without any part**, each word is predicted from the previous word and its position, so the model
-# learns, for example, which words follow *hundred*. **Self-attention** hardly helps, because the
-# words before the previous one say little about the next. **Cross-attention** lowers the loss most.
-# With it, the model sees the source for the first time, but it has only the single letters. The
-# **encoder** tells each letter what its neighbors are, so that the `z` of *zehn* and the `z` of
-# *zwei* differ. The **feed-forward networks** lower the loss once more.
+# **Self-attention** lowers the loss least, from 1.76 to 1.73 in our run. **Without any part**, each
+# word is predicted from the previous word and its position, so the model learns, for example, which
+# words follow *hundred*. Self-attention hardly helps, because the words before the previous one say
+# little about the next. **Cross-attention** lowers the loss most. With it, the model sees the
+# source for the first time, but only as isolated letters. The **encoder** tells each letter what
+# its neighbors are, so that the `z` of *zehn* and the `z` of *zwei* differ. The **feed-forward
+# networks** lower the loss once more.
 #
 # </details>
 #
@@ -409,8 +411,8 @@ from course_lib.attention import greedy_decode
 check("greedy_decode")
 
 # %% [markdown]
-# **Predict.** 199 numerals were held out, and your translator has never seen them. What share of
-# them does it translate without a mistake?
+# **Predict.** The 199 held-out numerals are new to your translator. What share of them does it
+# translate without a mistake?
 
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -452,7 +454,8 @@ assert share > 0.9 and len(numerals.unseen) == 199
 #
 # *The map shows where a word looked. Does it show why the model chose the word?*
 #
-# Your model translates *siebenhundertdreiundvierzig*. Two of the arcs cross.
+# Your model translates *siebenhundertdreiundvierzig*. In the figure below, look for two arcs that
+# cross.
 
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -472,8 +475,9 @@ assert weights[2].argmax() > weights[3].argmax()
 
 # %% [markdown]
 # The arcs of *forty* and *three* cross, as in lesson 00. Most of the weight of a word often lies on
-# one or two letters, because the encoder has already gathered information from the neighbors there.
-# In 2014 such maps were a sensation: nobody had told the model which words belong together.
+# one or two letters, because the encoder has already gathered information from the neighboring
+# letters at these positions. In 2014 such maps were a sensation: nobody had told the model which
+# words belong together.
 #
 # But look at *hundred*. The letter that this word attends to differs from run to run. Does the word
 # depend on that letter? The map alone does not say.
@@ -528,14 +532,15 @@ assert words == ["seven", "hundred", "forty", "three"]
 assert lost[range(4), weights.argmax(dim=1)].min() < 0.2
 
 # %% [markdown]
-# A word may give most of its weight to one letter and be almost as likely without it. Which words do
-# so differs from run to run. In eight runs with different seeds, masking the letter with the largest
+# A word may give most of its weight to one letter and be almost as likely without it. These words
+# differ from run to run. In eight runs with different seeds, masking the letter with the largest
 # weight cost *hundred* more than 6 nats in two runs, and less than 0.5 in the other six.
 #
 # One numeral is little evidence. For each word, the next cell masks the letter with the largest
 # weight, in all 72 numerals from 21 to 99 in which German says the ones first.
 #
-# **Predict.** What share of the words lose more than 1 nat?
+# **Predict.** What share of the words lose less than 0.1 nat: almost none, about 1 in 50, or more
+# than 1 in 20?
 
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -564,21 +569,22 @@ much, little = (lost > 1).float().mean(), (lost < 0.1).float().mean()
 print(f"more than 1 nat: {much:.0%} of the words; less than 0.1: {little:.0%}")
 print(f"lost on average: {lost.mean():.1f} nats")
 print("of 72: arcs cross in {}, tens look at their part in {}, ones in {}".format(*counts))
-assert much > 0.15 and little > 0.05 and lost.mean() > 1
+assert much > 0.15 and little > 0.05 and lost.mean() > 0.5
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The share differs from run to run. In eight runs with different seeds, 27% to 78% of the words lost
-# more than 1 nat. But 13% to 58% lost less than 0.1 nat, although the masked letter had the largest
-# weight. Probably the neighboring letters contain nearly the same information, because in the
-# encoder they saw one another. So a large weight does not prove that the word depended on this
-# position.
+# More than 1 in 20 words lose less than 0.1 nat. The share differs from run to run. In thirteen
+# runs with different seeds, 27% to 78% of the words lost more than 1 nat. But 13% to 61% lost less
+# than 0.1 nat, although the masked letter had the largest weight. Probably the neighboring letters
+# contain nearly the same information, because in the encoder they saw one another. So a large
+# weight does not prove that the word depended on this position.
 #
 # </details>
 #
 # **Predict.** Now train the same model without `Nearby`, so that each letter may attend to all
-# others. Do words still look into their own part of the numeral?
+# others. What share of the held-out numerals does it translate without a mistake: less than half,
+# about 70%, or more than 90%?
 
 # %% tags=["demo", "nbval-ignore-output"]
 everywhere = new_translator(numerals, window=None)
@@ -591,9 +597,10 @@ assert share_correct(everywhere, numerals) > 0.9
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The new model translates about as well, but its words look elsewhere more often. In eight runs with
-# different seeds, the arcs crossed in 68 to 72 of the 72 numerals with the window, and in 17 to 72
-# without it. Without a window, the encoder is free to store *three* at any letter.
+# The new model translates more than 90% correctly, as the old one does, but its words may look
+# elsewhere. In thirteen runs with different seeds, the arcs crossed in 68 to 72 of the 72 numerals
+# with the window, and in 17 to 72 without it. Without a window, the encoder is free to store
+# *three* at any letter.
 #
 # Attention weights show which *positions* a word read from. What these positions contain is another
 # question. If someone offers you a map as an explanation, ask for an intervention.
@@ -615,8 +622,8 @@ assert share_correct(everywhere, numerals) > 0.9
 # Four points, one for each part. Half points are possible.
 #
 # 1. **What the weights show.** They say from which positions the last layer read, after earlier
-#    layers moved information between positions. (The model without a window translates as well,
-#    but its words look into their own part less often.)
+#    layers moved information between positions. (The model without a window translates as well, but
+#    its words look at their own part less often.)
 # 2. **What they do not show.** A large weight does not make the decision depend on that word. Only
 #    an intervention can tell.
 # 3. **Two experiments.** Mask the words with the largest weights *and*, as a control, words with
@@ -679,7 +686,7 @@ def deep_translator(version):
 
 # %% [markdown]
 # **Predict.** Which does more harm, dropping the residual connections or dropping the norms? (The
-# six training runs take about half a minute.)
+# next cell trains each version at two learning rates. The six runs take about half a minute.)
 
 # %% tags=["demo", "nbval-ignore-output"]
 shares = {}
@@ -699,11 +706,12 @@ assert shares["no norms", 0.01] > 0.3 and shares["no norms", 0.02] < 0.1
 # <details><summary>Answer</summary>
 #
 # Without residual connections, the model learns nothing useful at either rate. Every layer
-# averages, and nothing keeps what a position was: in the untrained model, all positions of a
-# numeral have the same vector after three encoder blocks (Dong and others 2021). Without norms, the
-# model learns at the lower rate and fails at the higher one. So norms widen the range of learning
-# rates that work. Each number comes from a single run. With two other seeds, the model without
-# norms also failed at the higher rate, and at the lower rate it was worse than the whole model.
+# averages, and nothing preserves the vector that a position started with. In the untrained model,
+# all positions of a numeral have the same vector after three encoder blocks (Dong and others 2021).
+# Without norms, the model learns at the lower rate and fails at the higher one. So norms widen the
+# range of learning rates that work. Each number comes from a single run. In eight runs with
+# different seeds, the model without norms got at most 7% at the higher rate, and the whole model at
+# least 45%.
 #
 # </details>
 
@@ -713,7 +721,8 @@ assert shares["no norms", 0.01] > 0.3 and shares["no norms", 0.02] < 0.1
 # French counts 91 as *quatre-vingt-onze*, four twenties and eleven. The blocks stay the same. Only
 # the window is removed, because *quatre-vingt* is twelve characters long.
 #
-# **Predict.** No part of the French word means *ninety*. Where will *ninety* look?
+# **Predict.** No part of the French word means *ninety*. Does *ninety* look at one letter, or is
+# its weight spread over *quatre-vingt* and *onze*?
 
 # %% tags=["demo", "nbval-skip"]
 french = Numerals("french", range(1, 1000))
@@ -723,15 +732,16 @@ print(f"{share_correct(traducteur, french):.1%} of the held-out numerals are cor
 for word, weights in zip(*look(traducteur, french, "quatre-vingt-onze"), strict=True):
     most = weights.argmax()
     print(f"{word} looks most at letter {most}, {'quatre-vingt-onze'[most]}: {weights[most]:.2f}")
-assert look(traducteur, french, "quatre-vingt-onze")[1][0, 0] > 0.9
+assert look(traducteur, french, "quatre-vingt-onze")[1][0, :12].max() > 0.6
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# *Ninety* looks almost only at the first letter, although it combines *quatre-vingt* and the ten in
-# *onze*. (In our run, the second word is wrong: 91 becomes *ninety six*.) The encoder can combine
-# them at any letter, so the map says little. You can have a map that is easy to read, or a model
-# that is free to mix.
+# *Ninety* looks almost exclusively at one letter of *quatre-vingt*, although it combines the four
+# twenties with the ten in *onze*. In four runs with different seeds, four different letters got a
+# weight of 0.88 or more. (In our run, the second word is wrong: 91 becomes *ninety six*.) The
+# encoder can combine the two parts at any letter, so the map says little. You can have a map that
+# is easy to read, or a model that is free to mix.
 #
 # </details>
 
@@ -774,16 +784,17 @@ assert shares["GRU, 400 steps"] < 0.7 < 0.9 < min(share, shares["GRU, 1600 steps
 #
 # *How does a translator made of your parts compare with lesson 00's?*
 #
-# Give your blocks the whole task, the numbers 1 to 9999, and the sizes of the original: 64 features
-# and 256 hidden units. The 500 held-out numerals are those of lesson 00. The original is decoded by
-# `translate_batch`, yours by your `greedy_decode`.
+# Give your blocks the whole task (the numbers 1 to 9999) and the sizes of the original (64 features
+# and 256 hidden units). The 500 held-out numerals are those of lesson 00. The original is decoded
+# by `translate_batch`, yours by your `greedy_decode`.
 #
-# The next cell trains your translator for 600 steps and prints what it still gets wrong. Then it
-# continues as the training of the original did, with 300 steps of practice, in which three
-# kinds of numbers occur more often: numbers below 100, numbers that contain a 0 or end in 1, and
-# multiples of 100. No held-out numeral is among them. The training takes about a minute.
+# The next cell trains your translator for 600 steps and prints what it still gets wrong. Training
+# then continues, as it did for the original, with 300 steps of practice, in which three kinds of
+# numbers occur more often: numbers below 100, numbers that contain a 0 or end in 1, and multiples
+# of 100. No held-out numeral is among them. The training takes about a minute.
 #
-# **Predict.** After the practice, how many of the 500 does your translator get wrong?
+# **Predict.** After the practice, how many of the 500 does your translator get wrong: fewer than
+# 40, about 100, or about 200?
 
 # %% tags=["demo", "nbval-ignore-output"]
 all_numerals = Numerals()  # 1 to 9999
@@ -817,13 +828,13 @@ original = trained_translator(all_numerals).to(device)
 theirs = mistakes(translate_batch(original, all_numerals, all_numerals.unseen))
 print(f"the original: {len(theirs)} of 500 wrong")
 assert not set(practice.seen) & set(all_numerals.unseen)
-assert len(before) < 50 and max(len(after), len(theirs)) < 10
+assert len(before) < 100 and len(after) < 40 and len(theirs) < 10
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Hardly any are wrong. In four runs, 0 to 12 of the 500 were wrong after 600 steps, and at most 1
-# after the practice. Your translator is about as good as the original.
+# Fewer than 40 are wrong. In seven runs with different seeds, 3 to 38 of the 500 were wrong after
+# 600 steps, and 0 to 20 after the practice. Your translator is nearly as good as the original.
 #
 # </details>
 #

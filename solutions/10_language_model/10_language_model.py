@@ -8,7 +8,7 @@
 #
 # - write a language model, train it on text, and say what its loss means;
 # - generate text with it, and choose how random the text is;
-# - use scores to find the heads that do a job, and test the result by switching them off.
+# - use induction scores to find the heads that do a job, and test the result by switching them off.
 #
 # **Time:** {time}. **You need:** causal attention (lesson 07), positions (lesson 06) and decoders
 # (lesson 09). The lesson uses the parts in your `my_attention/`, and the course's version of any
@@ -18,6 +18,7 @@
 import contextlib
 import functools
 import math
+import re
 import string
 import time
 from collections.abc import Iterator, Sequence
@@ -95,10 +96,12 @@ from course_lib.attention import next_token_loss
 check("next_token_loss")
 
 # %% [markdown]
-# **Predict.** What is the loss of a model for which all 61 tokens are equally likely?
+# **Predict.** A model for which all 61 tokens are equally likely has a loss of $\ln 61 = 4.11$.
+# About how low is the loss of a model that looks back one character, and counts which character
+# follows which?
 #
-# The next cell also prints the lowest losses of two models without attention. One counts only how
-# often each character occurs, and the other counts which character follows which.
+# The next cell prints the lowest losses of three models without attention. The second counts only
+# how often each character occurs, and the third counts which character follows which.
 
 
 # %% tags=["demo"]
@@ -124,8 +127,8 @@ assert [round(loss, 2) for loss in milestones.values()] == [4.11, 3.14, 2.23]
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# With equal probabilities, every token costs $\ln 61 = 4.11$. Counting the characters lowers the
-# loss to 3.14, and counting pairs lowers it to 2.23.
+# Counting which character follows which lowers the loss to 2.23. With equal probabilities, every
+# token costs $\ln 61 = 4.11$, and counting single characters lowers this to 3.14.
 #
 # </details>
 #
@@ -171,8 +174,8 @@ plotting.show(plotting.diagram_strip("block", lit=lit, shapes=shapes))
 #
 # **Worked example.** One token with the vector $(1, 3)$ and the position vector $(1, 1)$ gives
 # $x = (2, 4)$. With weights of 1 and biases of 0, $\text{norm}_1$ gives $(-1, 1)$. An attention
-# that returns what it reads makes $x = (1, 5)$. A last norm with weights of 2 gives $(-2, 2)$, and
-# these are the logits if `to_logits` is the identity.
+# module that returns its input makes $x = (1, 5)$. A last norm with weights of 2 gives $(-2, 2)$,
+# and these are the logits if `to_logits` is the identity.
 
 # %%
 from course_lib.attention import LanguageModel
@@ -293,22 +296,28 @@ assert one_before > one > four > network > second and four - network > max(
 # </details>
 
 # %% [markdown]
-# **Predict.** The last of the four models writes at three temperatures, 0, 0.7 and 1.5. Which text
-# has the largest share of words that occur in no story?
+# **Predict.** The last of the four models writes at three temperatures, 0, 0.7 and 1.5. At
+# temperature 0, it always takes the most likely character. What share of the lowercase words in
+# that text occur in no story: almost none, about 1 in 10, or more than 1 in 4?
 
 # %% tags=["demo", "nbval-ignore-output"]
+known, strange = set(re.findall(r"\b[a-z]+\b", text)), {}
 for temperature in (0.0, 0.7, 1.5):
-    print(f"--- temperature {temperature}")
-    print(write(ladder["second block"], "One morning", temperature=temperature))
+    written = write(ladder["second block"], "One morning", temperature=temperature)
+    words = re.findall(r"\b[a-z]+(?=\W)", written)  # the last word may be cut off
+    strange[temperature] = sum(word not in known for word in words) / len(words)
+    print(f"--- temperature {temperature}: {strange[temperature]:.0%} of the words in no story")
+    print(written)
+assert strange[0.0] > 0.25
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The text at temperature 1.5 has the largest share of such words. The higher the temperature, the
-# more often an unlikely character is drawn. In our run, about 40% of the lowercase words occur in
-# no story at temperature 0, 60% at 0.7 and 80% at 1.5. At temperature 0, the model always takes the
-# most likely character. After *eee*, this can be another *e*. At 0.7, you recognize pieces of
-# sentences, but no animal keeps its name.
+# More than 1 in 4 of these words occur in no story, even at temperature 0. After *eee*, the most
+# likely character can be another *e*. In our run, the share of lowercase words that occur in no
+# story is about 40% at temperature 0, 60% at 0.7 and 80% at 1.5. The higher the temperature, the
+# more often an unlikely character is drawn. At 0.7, you recognize pieces of sentences, but no
+# animal keeps its name.
 #
 # </details>
 #
@@ -335,8 +344,8 @@ plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
 # To study this look-up in isolation, take a text without words. The next cell makes 64 strings and
 # prints the first. Each string consists of twelve random letters, all different, and a copy of
 # them. The first twelve letters, and the one with which the copy begins, can only be guessed. Each
-# later letter can be looked up, because the letter before it has occurred already, followed by the
-# same letter.
+# later letter can be looked up, because the letter before it has occurred already and was followed
+# by this letter then, too.
 
 # %% tags=["demo"]
 generator = torch.Generator().manual_seed(99)
@@ -451,7 +460,7 @@ assert copy_letters(shift_matrix(-1, 32))[1] > 0.99
 # the letters that can be looked up. While the model learns, the figure shows the loss, the best
 # score for the previous letter in layer 0, and the best induction score in layer 1.
 #
-# **Predict.** Do the three curves change steadily or suddenly?
+# **Predict.** Which of the two scores reaches 0.2 first?
 
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -497,12 +506,14 @@ assert grown_scores["previous letter, layer 0"] > 0.24
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# All three curves change suddenly, and together. In our run, the loss falls slowly for the first
-# 100 steps, and no score reaches 0.2. Within the next 150 steps, the best induction score rises
-# above 0.8, the best score for the previous letter rises from 0.11 to 0.3, and the loss falls from
-# more than 2 to less than 0.3, except for single batches. The score for the previous letter stays
-# far lower than that of the head you made by hand. Such a sudden change is called a *phase change*
-# (Olsson and others 2022).
+# The induction score reaches 0.2 first, after 110 to 140 steps in five runs with different seeds.
+# The score for the previous letter does so after 150 to 190 steps. All three curves change
+# suddenly, and nearly together. In our run, the loss falls slowly for the first 100 steps, and no
+# score reaches 0.2. Within the next 150 steps, the best induction score rises above 0.8, the best
+# score for the previous letter rises from 0.11 to 0.3, and the loss falls from more than 2 to less
+# than 0.3, except for single batches. The score for the previous letter stays far lower than that
+# of the head you made by hand. Such a sudden change is called a *phase change* (Olsson and others
+# 2022).
 #
 # </details>
 #
@@ -514,8 +525,9 @@ assert grown_scores["previous letter, layer 0"] > 0.24
 plotting.show(live_induction(grown))
 
 # %% [markdown]
-# **Predict.** A model with one layer gets the same training. It cannot do the look-up. How low can
-# its loss still get on these strings of twelve letters?
+# **Predict.** A model with one layer gets the same training. It cannot do the look-up. Is its loss
+# on the strings of twelve letters above or below $\ln 12 = 2.48$, the loss of guessing among the
+# letters of a string?
 
 # %% tags=["demo", "nbval-ignore-output"]
 one_layer, _ = grow(0, num_layers=1)
@@ -526,18 +538,18 @@ with torch.no_grad():
         print(f", best induction score {induction_score(maps).max().item():.2f}")
     single = second_half(one_layer(puzzle), puzzle).item()
     double = second_half(grown(puzzle), puzzle).item()
-assert 1.5 < single < 2.6 and double < 0.2
+assert 1.5 < single < math.log(12) and double < 0.2
 one_layer(puzzle)
 assert induction_score(one_layer.blocks[0].attention.attention_weights.mean(dim=0)).max() < 0.2
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# In our run, one layer does better than guessing among 26 letters, which costs $\ln 26 = 3.26$. But
-# its loss of 1.99 is far above that of two layers, and no head has a high induction score. A model
-# that cannot look anything up can still exclude letters. The loss covers the last eleven letters of
-# each string. A model that excluded all letters but those not yet repeated would have to guess
-# among 11 letters, then among 10, and so on, and its loss would be $\ln(11!) / 11 = 1.59$.
+# The loss of one layer is below $\ln 12$, 1.99 in our run, and 1.76 to 2.31 in four others. But it
+# is far above that of two layers, and no head has a high induction score. A model that cannot look
+# anything up can still exclude letters. The loss covers the last eleven letters of each string. A
+# model that excluded all letters but those not yet repeated would have to guess among 11 letters,
+# then among 10, and so on, and its loss would be $\ln(11!) / 11 = 1.59$.
 #
 # </details>
 
@@ -589,7 +601,8 @@ check("ablate_head")
 # computes *one* of these three from a stream to which the heads of layer 0 added nothing.
 # Everything else stays the same. The cell does this for three models, trained with different seeds.
 #
-# **Predict.** Do the queries, the keys or the values need the heads of layer 0 most?
+# **Predict.** If the *keys* are computed without the heads of layer 0, is the loss below, equal to,
+# or above that of guessing among 26 letters, $\ln 26 = 3.26$?
 
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -626,17 +639,17 @@ panels = {name: {"": list(losses.values())} for name, losses in removed.items()}
 ticks = ["nothing", "queries", "keys", "values"]
 label = "heads of layer 0 removed from"
 plotting.show(plotting.bars(panels, x_label=label, y_label="loss in nats", ticks=ticks))
-for losses in removed.values():
+for name, losses in removed.items():
+    print(f"{name}: loss {losses['keys']:.2f} with keys made without layer 0")
     assert losses["nothing"] < 0.2 and losses["keys"] > math.log(26)
     assert max(losses["queries"], losses["values"]) < 1
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The keys need the heads of layer 0 most, for all three seeds. Without the copies that layer 0
-# made, a key no longer contains the letter before its own, and the loss is even higher than that of
-# guessing. The queries and the values hardly need layer 0. Both can use the current letter, which
-# was in the stream from the start.
+# The loss is above that of guessing, for all three seeds. Without the copies that layer 0 made, a
+# key no longer contains the letter before its own. The queries and the values hardly need layer 0.
+# Both can use the current letter, which was in the stream from the start.
 #
 # </details>
 #
@@ -648,7 +661,7 @@ for losses in removed.values():
 # %% [markdown]
 # ## 5. A model that tells stories
 #
-# *Your two layers know only random letters. Are there such heads in a model that writes text?*
+# *Your two layers know only random letters. Are there induction heads in a model that writes text?*
 
 # %% tags=["demo", "hide-input"]
 lit = ("first norm", "first add", "second norm", "feed-forward", "second add")
@@ -678,7 +691,7 @@ assert told.count(hero) >= 5
 # then it makes up a third name. In our run, *Brambi* is one.
 #
 # To measure how well the model looks names up, take the first 192 characters of 64 stories that it
-# has never read. Of the 128 names in these stories, 117 are new as well.
+# has never read. Of the 128 names in these stories, 117 are also new to the model.
 #
 # The next cell prints the share of letters that the model predicts correctly at the first mention
 # of a name, at later mentions, and in all other text. (The first letter of a mention counts as
@@ -771,10 +784,11 @@ assert 0.8 < one_off[worst] < 0.92 and worst == "2.0"
 # <details><summary>Answer</summary>
 #
 # The model needs the group in layer 2 most. Without this group, only about a quarter of the letters
-# of repeated names are correct, although most of the other text still is. Without the group in
-# layer 1, which has the higher scores, or without the control group, nearly all letters of repeated
-# names are correct. Removing the group in layer 1 makes the rest of the text worse instead. With
-# only one head off, whichever it is, most letters of repeated names are still correct.
+# of repeated names are correct, although most of the other text is still correct. Without the group
+# in layer 1, which has the higher scores, or without the control group, nearly all letters of
+# repeated names are correct. Removing the group in layer 1 makes the rest of the text worse
+# instead. With only one head off, whichever it is, most letters of repeated names are still
+# correct.
 #
 # A high score does not prove that a head is needed, and an ablation without effect does not prove
 # that a head does nothing. Switch off whole groups, and compare with a control group of the same
@@ -797,7 +811,7 @@ assert 0.8 < one_off[worst] < 0.92 and worst == "2.0"
 #    The model writes nonsense.
 # 3. On ordinary text the loss is 0.3 on the training text and 3.0 on held-out text.
 # 4. On long strings of random tokens, each followed by a copy of itself, the loss has stayed at 2.1
-#    for hours. "It is stuck", says the colleague.
+#    for hours. "It is stuck," says the colleague.
 
 # %% [markdown] written="what_the_loss_knows"
 # **Your answer** (replace the line below):
@@ -828,18 +842,18 @@ assert 0.8 < one_off[worst] < 0.92 and worst == "2.0"
 #
 # A text is its own answer key, because position $i$ predicts token $i + 1$. To write, a model
 # chooses a token, appends it, and reads again. The temperature and top-k set how random the choice
-# is. An induction head looks up what followed last time, and its keys need what heads of an earlier
-# layer add to the residual stream. In your model, induction heads appear suddenly, and they need
-# two layers. A score finds such heads, an ablation shows what the model needs them for, and heads
-# that share a job have to be switched off together.
+# is. An induction head looks up the token that followed the current one last time. Its keys depend
+# on what heads of an earlier layer add to the residual stream. In your model, induction heads
+# appear suddenly, and they need two layers. A score finds such heads, an ablation shows what the
+# model needs them for, and heads that share a job have to be switched off together.
 #
 # ## Further exercises ★
 #
 # 1. **Look into your model.** Give `ladder["second block"]` 20 random letters twice. Does one of
 #    its heads have an induction score above 0.3? If so, switch it off. Does the loss on stories
 #    change?
-# 2. **A longer training.** Train the last model of section 2 for 1,600 steps instead of 400, which
-#    takes a minute or two. What is still wrong with the text that it writes at temperature 0.7?
+# 2. **A longer run.** Train the last model of section 2 for 1,600 steps instead of 400, which takes
+#    a minute or two. What is still wrong with the text that it writes at temperature 0.7?
 # 3. **Another seed.** Let `grow` start from five more seeds. At which step does the loss drop?
 # 4. **Your text.** Train on something you wrote.
 #

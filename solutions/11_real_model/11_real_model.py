@@ -49,7 +49,7 @@ torch.set_num_threads(1)  # several threads are slow beside other programs
 torch.set_printoptions(precision=4, sci_mode=False)
 
 # %% [markdown]
-# ## 1. Where are 135 million parameters?
+# ## 1. Where are the 135 million parameters?
 #
 # *The model is called SmolLM2-135M. How much of it is attention?*
 
@@ -59,9 +59,10 @@ shapes = {"inputs": "(B, n, D)", "second add": "(B, n, D)"}
 plotting.show(plotting.diagram("block", lit=lit, shapes=shapes))
 
 # %% [markdown]
-# Hugging Face trained SmolLM2 on some two trillion tokens and published it under the Apache license
-# 2.0. You use its Instruct version, which was then trained on instructions. The model has the blocks
-# of your `LanguageModel`, 30 of them, with vectors of $D = 576$ features. Five things are different:
+# Hugging Face trained SmolLM2 on some two trillion tokens and published it under the Apache License
+# 2.0. You use its Instruct version, which was then trained on instructions. The model has the
+# blocks of your `LanguageModel`, 30 of them, with vectors of $D = 576$ features. Five things are
+# different:
 #
 # - **Tokens are pieces of words.** There are 49,152 of them. *Paris* is one token, and
 #   *7K2QX9* is six.
@@ -143,27 +144,37 @@ from course_lib.attention import rotary_embedding
 check("rotary_embedding")
 
 # %% [markdown]
-# **Predict.** The same query and the same key are used at each of 8 positions. In the left matrix of
-# scores, the positional encoding of lesson 06 is added to both. In the right matrix, both are
-# rotated instead. In which matrix does a score depend only on the distance between positions?
+# **Predict.** The same query and the same key are used at each of 8 positions. In the left matrix
+# of scores, the positional encoding of lesson 06 is added to both. In the right matrix, both are
+# rotated instead. How many different scores does the right matrix of $8 \times 8$ scores contain?
+
 
 # %% tags=["demo"]
+def num_different(matrix):
+    """Return how many different numbers a matrix contains, apart from rounding."""
+    return 1 + int((matrix.flatten().sort().values.diff() > 0.002).sum())
+
+
 torch.manual_seed(3)
 query, key = torch.randn(2, 16, dtype=torch.float64)
 queries, keys = query.expand(8, 16), key.expand(8, 16)
 positions = positional_encoding(8, 16)
 added = (queries + positions) @ (keys + positions).mT
 rotated = rotary_embedding(queries) @ rotary_embedding(keys).mT
-panels = {"added": added.round(decimals=1), "rotated": rotated.round(decimals=1)}
-plotting.show(plotting.heatmap_grid(panels, quantity="score", limits=None, columns=2))
+panels = {"added": added, "rotated": rotated}
+rounded = {name: matrix.round(decimals=1) for name, matrix in panels.items()}
+plotting.show(plotting.heatmap_grid(rounded, quantity="score", limits=None, columns=2))
+for name, matrix in panels.items():
+    print(f"{name:8s} {num_different(matrix)} different scores")
+assert num_different(rotated) == 15 and num_different(added) > 40
 assert (rotated[1:, 1:] - rotated[:-1, :-1]).abs().max() < 1e-4
 assert (added[1:, 1:] - added[:-1, :-1]).abs().max() > 1
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The right matrix has this property: rotated scores are equal along each diagonal. Added scores are
-# not. Values are not rotated at all.
+# The right matrix contains 15 different scores, one for each distance from $-7$ to $7$. They are
+# equal along each diagonal. With added encodings, they are not. Values are not rotated at all.
 #
 # </details>
 
@@ -207,7 +218,8 @@ check("grouped_query_attention")
 #   positions. It returns a pair, the keys `(B, g, n, d)` and the values `(B, g, n, v)` of all $n$
 #   positions so far, in the order of the calls. Any number of calls may follow, each with its own
 #   $s$.
-# - **`len(cache)`** is $n$, the number of positions so far. Python calls the method `__len__`.
+# - **`len(cache)`** is $n$, the number of positions so far. Write it as the method `__len__`, which
+#   Python runs for `len(cache)`.
 #
 # **Worked example.** Append the key 0.5 with the value 4. The call returns both, and the length is 1.
 # Append the key 2 with the value 8. The call returns the keys (0.5, 2) and the values (4, 8), and the
@@ -287,9 +299,9 @@ check("GroupedQueryAttention")
 # The norms and the feed-forward networks come with the model. Write the function that runs it.
 #
 # - **Takes** `model`, which has `tokens` (an `nn.Embedding`), `blocks` and `norm`. Each block has
-#   `norm_1`, `attention`, `norm_2` and `feed_forward`. `attention` is called like the module that you
-#   have just written. `tokens` are integers `(B, n)`. `caches` is None or holds a cache for each
-#   block. With caches, `tokens` contains only the new tokens.
+#   `norm_1`, `attention`, `norm_2` and `feed_forward`. `attention` is called like the module that
+#   you have just written. The second argument, `tokens`, holds integers `(B, n)`. `caches` is None
+#   or holds a cache for each block. With caches, `tokens` contains only the new tokens.
 # - **Returns** logits `(B, n, num_tokens)`. The vectors $x$ of the tokens pass through the blocks,
 #
 # $$x \leftarrow x + \text{attention}(\text{norm}_1(x), \text{cache}), \qquad
@@ -312,8 +324,8 @@ check("next_token_logits")
 # %% [markdown]
 # ### All together
 #
-# This check builds a small random model from your answers. The model reads a text at once, as a prompt
-# followed by one token, and token by token. Run the checks above first.
+# This check builds a small random model from your answers. The model reads a text in three ways:
+# all at once, as a prompt followed by one token, and token by token. Run the checks above first.
 
 # %%
 check("11_real_model")
@@ -359,7 +371,7 @@ assert difference < 1e-3 and smol.tokenizer.decode(likely.indices[:1].tolist()) 
 # The two agree up to rounding. A test of the course also compares the model's logits with those of the
 # published implementation, and they agree as well.
 #
-# How many facts can a model of this size repeat? Try ten capitals.
+# How many facts can a model of this size recall? Try ten capitals.
 
 # %% tags=["demo", "nbval-ignore-output"]
 capitals = {"France": "Paris", "Germany": "Berlin", "Italy": "Rome", "Spain": "Madrid"}
@@ -391,7 +403,7 @@ for piece in smol.write(beginning, 60, cache=KVCache):
 # %% [markdown]
 # ## 4. What each mistake does
 #
-# *Your checks reject every mistake. Would you have noticed them in the real model?*
+# *Your checks reject the mistakes below. Would you have noticed them in the real model?*
 
 # %% tags=["demo", "hide-input"]
 lit = ("head queries", "head keys", "scores", "attention weights")
@@ -401,9 +413,9 @@ plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
 # %% [markdown]
 # The next cell replaces one of your functions at a time and measures the mean loss on a paragraph.
 # A model for which all tokens are equally likely has a loss of $\ln 49{,}152 = 10.8$. The mistakes
-# are: no causal mask; the default base of 10,000; feature $i$ rotated with $i + d/2$ instead of with
-# its neighbor; no rotation; no root under the scores; and head $i$ on group $i \bmod g$ instead of
-# $i \mathbin{//} (h/g)$.
+# are: no causal mask; the default base of 10,000; feature $i$ rotated with $i + d/2$ instead of
+# with its neighbor; no rotation; scores not divided by $\sqrt d$; and head $i$ reading group
+# $i \bmod g$ instead of $i \mathbin{//} (h/g)$.
 #
 # **Predict.** Which of these mistakes gives the largest loss?
 
@@ -474,10 +486,10 @@ assert all(abs(a - b) < 0.05 for a, b in zip(losses.values(), measured, strict=T
 # <details><summary>Answer</summary>
 #
 # With the groups mixed up, the loss is 13.4. The correct tokens then get less probability than in a
-# uniform guess. Next come no root (6.7), no positions (4.9) and rotated halves (4.7). The
+# uniform guess. Next come *no root* (6.7), *no positions* (4.9) and *halves rotated* (4.7). The
 # wrong base hardly shows: 3.3 instead of 3.1. And one mistake looks like a success. Without the
-# causal mask, the loss falls to 1.3, because each position sees the token that it must predict.
-# As in lesson 07, a loss that is too good is a bug report. (If a line equals the first one, your
+# causal mask, the loss falls to 1.3, because each position sees the token that it must predict. As
+# in lesson 07, a loss that is too good is a bug report. (If a line equals the first one, your
 # module does not call the function that this line replaces.)
 #
 # </details>
@@ -487,8 +499,8 @@ assert all(abs(a - b) < 0.05 for a, b in zip(losses.values(), measured, strict=T
 #
 # *What does one more token cost after a text of 500 tokens?*
 #
-# **Predict.** With a cache, by what factor does the processor time for one more token grow between 16
-# and 512 tokens?
+# **Predict.** From 16 to 512 tokens, a text becomes 32 times as long. By about what factor does the
+# processor time for one more token grow with a cache: 1.5, 5 or 32?
 
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -524,10 +536,10 @@ assert without[-1] > 4 * with_caches[-1]
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Without a cache, the whole text passes through the model again, so the time grows with its length.
-# With a cache, only one position passes through, and the time grows much less. The price is memory,
-# but not much. One token's keys and values take $2 \cdot 30 \cdot 3 \cdot 64 \cdot 4$ bytes, or
-# 46 kB, while the weights take 538 MB.
+# With a cache, the time grows by a factor of about 1.5, because only one position passes through
+# the model. Without a cache, the whole text passes through again, so the time grows with its
+# length. The price is memory, but not much. One token's keys and values take
+# $2 \cdot 30 \cdot 3 \cdot 64 \cdot 4$ bytes, or 46 kB, while the weights take 538 MB.
 #
 # </details>
 
@@ -626,12 +638,13 @@ plotting.show(plotting.bars(panels, ticks=list(on_repeat), **labels))
 #
 # *Nobody writes random tokens. Do the same heads matter in a sentence that you can read?*
 #
-# The prompt tells the model a password and asks for it again. The figure shows the password, the later
-# tokens of the prompt as one box (…), and the answer. Arcs lead from each new token to the
-# tokens that the eight heads looked at when the model chose it. An arc shows the largest of the eight
-# weights. If you change *heads off* in JupyterLab, your functions write again.
+# The prompt tells the model a password and asks for it again. The figure shows the password, the
+# later tokens of the prompt as one box (…), and the answer. Arcs lead from each new token to the
+# tokens that the eight heads looked at when the model chose it. An arc shows the largest of the
+# eight weights. If you change *heads off* in JupyterLab, your functions write a new answer.
 #
-# **Predict.** In which of the three settings does the model write the password?
+# **Predict.** *Heads off* has three settings: none, the eight, and eight others of the same layers.
+# In which of them does the model write the password?
 
 # %% tags=["demo", "nbval-ignore-output"]
 settings = {"none": [], "the eight": eight, "eight others": others}
@@ -757,23 +770,24 @@ finally:
     causal_mask = mask
 
 # %% [markdown]
-# Weights sum to 1, so a head that finds nothing has to put its weight somewhere. In this model, 88 heads
-# give the first token more than half of their weight. Its values are short, so it adds little. Such a
-# token is called an *attention sink*. On this paragraph the model does well without it. Hiding the first
-# token costs 0.07, as much as hiding token 5. In long texts it matters more. If a cache forgets the
-# first tokens, the text falls apart (Xiao and others 2023).
+# Weights sum to 1, so a head that finds nothing has to put its weight somewhere. In this model, 88
+# heads give the first token more than half of their weight. The values of this token are short
+# vectors, so it adds little. Such a token is called an *attention sink*. On this paragraph the
+# model does well without its sink. Hiding the first token costs 0.07, as much as hiding token 5. In
+# long texts the sink matters more. If a cache forgets the first tokens, the text falls apart (Xiao
+# and others 2023).
 
 # %% [markdown]
 # ## 9. What comes next
 #
-# - **Size.** The largest Llama 3 has 126 blocks, 128 heads in 8 groups and 405 billion parameters. Its
-#   attention is the module that you wrote, with other numbers.
+# - **Size.** The largest Llama 3 has 126 blocks, 128 heads in 8 groups and 405 billion parameters.
+#   Its attention is the module that you wrote, with different sizes.
 # - **Precision.** The file stores about 5 bits for each weight of the blocks, and the loader turns them
 #   into float32. On a GPU, weights are usually 16-bit numbers.
 # - **Smaller caches.** DeepSeek-V2 compresses the keys and values of all heads into one short vector
 #   for each token. This is called *multi-head latent attention*.
-# - **Faster attention.** Lesson 08 shows how to compute it in blocks, which matters at a prompt of
-#   10,000 tokens.
+# - **Faster attention.** Lesson 08 shows how to compute attention in blocks, which matters for a
+#   prompt of 10,000 tokens.
 
 # %% [markdown]
 # ### Written question: evidence for a claim about heads
@@ -815,20 +829,21 @@ finally:
 # ## Summary
 #
 # A published language model runs on the attention that you wrote, and its logits are those of the
-# published implementation. Rotated queries and keys make scores depend on distances, shared keys and
-# values make the cache small, and a mask that ends at the last key makes it correct. A wrong base hardly
-# shows in the loss, and a missing mask looks like an improvement. Without eight of the 270 heads, the
-# model repeats none of 20 passwords. The proof is an ablation with a control group, counted over many
-# prompts.
+# published implementation. Rotated queries and keys make scores depend on distances, shared keys
+# and values make the cache small, and a mask aligned with the last key makes it correct. A wrong
+# base hardly shows in the loss, and a missing mask looks like an improvement. Without eight of the
+# 270 heads, the model repeats none of 20 passwords. An ablation with a control group, repeated over
+# many prompts, proves that these heads matter.
 #
 # ## Further exercises ★
 #
 # 1. **A rolling cache.** Let the cache forget all positions but the last 64. Does the text stay
 #    readable? Does it help to keep the first four positions as well?
-# 2. **Two steps.** Which heads does the look-up need in earlier layers? Rank heads by their weight on
-#    the previous token, and switch the best ones off.
-# 3. **Draw.** Write with a temperature instead of the most likely token, as in lesson 10.
-# 4. **An exam.** Write twenty questions whose answers you know, and count.
+# 2. **Two steps.** Which heads in earlier layers does the look-up need? Rank heads by their weight
+#    on the previous token, and switch the best ones off.
+# 3. **Draw.** Draw each token at a temperature, as in lesson 10, instead of taking the most likely
+#    one.
+# 4. **An exam.** Write twenty questions whose answers you know, and count the correct answers.
 #
 # ## References
 #
@@ -864,7 +879,7 @@ finally:
 # - [nanoGPT](https://github.com/karpathy/nanoGPT), A. Karpathy: your language model, a thousand times
 #   larger, in two short files.
 # - [Dive into Deep Learning](https://d2l.ai/chapter_attention-mechanisms-and-transformers/index.html):
-#   attention among all the rest of deep learning.
+#   attention alongside the rest of deep learning.
 # - [CS336](https://cs336.stanford.edu/), Stanford: a language model from scratch, from its tokens to
 #   kernels on many GPUs.
 # - [ARENA](https://www.arena.education/): exercises on more circuits, which continue where section

@@ -4,7 +4,7 @@ from course_lib.checks.judge.definitions import Integration, Lesson, Written
 
 LESSON = Lesson(
     7,
-    "Bug hunt: does it learn, and would you notice?",
+    "Bug hunt: would you notice a broken module?",
     Written("loss_proves_nothing", points=3, minutes=10),
     Integration(
         (

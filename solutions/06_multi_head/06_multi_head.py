@@ -629,7 +629,7 @@ assert change.abs().max() < 1e-4
 #
 # You may assume that no output exceeds 100. Outputs that agree within 1e-5 count as equal. If any
 # entry differs by 0.01 or more, in either direction, they are not equal. nan is not equal to
-# anything.
+# anything. If you need random numbers, draw them from a `torch.Generator` of your own.
 #
 # **Worked example.** At $((1, 0), (2, -1), (0, 2))$ the result is True for `fn = lambda x: 2 * x`,
 # and False for `lambda x: x.cumsum(1)` and for `lambda x: x.sort(1).values`.
@@ -650,7 +650,7 @@ check("is_permutation_equivariant")
 # %% [markdown]
 # ### Exercise: `is_causal`
 #
-# - **Takes** `fn` and `x`, as in `is_permutation_equivariant`. Compare outputs in the same way.
+# - **Takes** `fn` and `x`, as in `is_permutation_equivariant`. Compare outputs and draw numbers in the same way.
 # - **Returns** a Python `bool`: True if, in every item, no output depends on a later position.
 #
 # **Worked example.** At $((1, 0), (2, -1), (0, 2))$ again, the result is True for

@@ -650,7 +650,8 @@ check("is_permutation_equivariant")
 # %% [markdown]
 # ### Exercise: `is_causal`
 #
-# - **Takes** `fn` and `x`, as in `is_permutation_equivariant`. Compare outputs and draw numbers in the same way.
+# - **Takes** `fn` and `x`, as in `is_permutation_equivariant`. Compare outputs and draw numbers in
+#   the same way.
 # - **Returns** a Python `bool`: True if, in every item, no output depends on a later position.
 #
 # **Worked example.** At $((1, 0), (2, -1), (0, 2))$ again, the result is True for

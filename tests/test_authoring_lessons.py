@@ -195,7 +195,11 @@ def test_lesson_10_says_what_its_stored_losses_show():
     texts = [text.partition("\n")[2].strip() for text in texts]
     written = [re.findall(r"\b[a-z]\w*(?=\W)", text) for text in texts]
     strange = [sum(word not in known for word in words) / len(words) for words in written]
-    assert [round(share, 1) for share in strange] == [0.4, 0.6, 0.8]
+    source = ROOT / "solutions" / "10_language_model" / "10_language_model.py"
+    said = source.read_text(encoding="utf-8").replace("\n#", "").partition("In six runs,")[2]
+    ranges = re.findall(r"(\d+)% to (\d+)%", said)[:3]
+    for share, (low, high) in zip(strange, ranges, strict=True):
+        assert int(low) <= round(100 * share) <= int(high)
     names = re.findall(r"\b[A-Z]\w{4,}", texts[1])
     assert len(names) == len(set(names))
     cells = [text for text in shown.values() if text.startswith("There was once a ")]

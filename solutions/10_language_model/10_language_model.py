@@ -304,9 +304,9 @@ assert one_before > one > four > network > second and four - network > max(
 known, strange = set(re.findall(r"\b[a-z]+\b", text)), {}
 for temperature in (0.0, 0.7, 1.5):
     written = write(ladder["second block"], "One morning", temperature=temperature)
-    words = re.findall(r"\b[a-z]+(?=\W)", written)  # the last word may be cut off
+    words = re.findall(r"\b[a-z]\w*(?=\W)", written)  # the last word may be cut off
     strange[temperature] = sum(word not in known for word in words) / len(words)
-    print(f"--- temperature {temperature}: {strange[temperature]:.0%} of the words in no story")
+    print(f"--- temperature {temperature}: {strange[temperature]:.0%} of the words are in no story")
     print(written)
 assert strange[0.0] > 0.25
 
@@ -314,10 +314,10 @@ assert strange[0.0] > 0.25
 # <details><summary>Answer</summary>
 #
 # More than 1 in 4 of these words occur in no story, even at temperature 0. After *eee*, the most
-# likely character can be another *e*. In our run, the share of lowercase words that occur in no
-# story is about 40% at temperature 0, 60% at 0.7 and 80% at 1.5. The higher the temperature, the
-# more often an unlikely character is drawn. At 0.7, you recognize pieces of sentences, but no
-# animal keeps its name.
+# likely character can be another *e*. In six runs, the share of lowercase words that occur in no
+# story was 32% to 41% at temperature 0, 39% to 63% at 0.7, and 48% to 81% at 1.5. The higher the
+# temperature, the more often an unlikely character is drawn. At 0.7, you recognize pieces of
+# sentences, but no animal keeps its name.
 #
 # </details>
 #

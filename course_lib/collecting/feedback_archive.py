@@ -71,11 +71,9 @@ def feedback(
     with quiet_nbgrader(), course.only_one(), course.gradebook() as gradebook:
         renewed = _renew(course, lesson, gradebook, ledger)
         enrolled = {student.id for student in gradebook.students}
-        waiting = read_lesson(course, lesson, brief=True).waiting
-    handed_in = {path.parent.name for path in course.step("submitted").glob(f"*/{lesson}")}
-    problems = {entry.student: entry.problem for entry in ledger.entries()}
-    placed, left = [], []
-    for student in sorted({*enrolled, *handed_in, *pages}):
+        summary = read_lesson(course, lesson, brief=True)
+    waiting, placed, left = summary.waiting, [], []
+    for student in sorted({*enrolled, *pages, *(one.student for one in summary.students)}):
         if student in pages and student in waiting and not pending:
             left.append((student, f"pending: {', '.join(waiting[student])}"))
         elif name := names.get(student):
@@ -85,10 +83,9 @@ def feedback(
             group, by = collected.get(student, {}).get("group", ("", ""))
             why = f"{by} gets the page of the group {group}" if by else f"not collected from {to}"
             left.append((student, f"{why}: send {page} yourself"))
-        elif student in handed_in:
-            left.append((student, problems.get(student) or f"not graded: course grade {lesson}"))
         else:
-            left.append((student, ABSENT))
+            why = summary.of(student).reason
+            left.append((student, why or f"its page is missing: course grade {lesson}"))
     archive = course.root / "exports" / f"{lesson}_feedback{f'_{to}' if to else ''}.zip"
     archive.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".", dir=archive.parent) as scratch:

@@ -93,7 +93,7 @@ def test_moodles_worksheet_is_read_in_any_language(course, work, language, month
     (course / "w.csv").write_text("\n".join([header, *rows]), encoding="utf-8")
     files = {f"Ada Lovelace_815_assignsubmission_file/{LESSON}.ipynb": work}
     assert collect(course, files, "--roster", "w.csv") == 3
-    assert stored(course)["students"]["4711"]["time"] == f"{moment.astimezone(UTC):%F %T} UTC"
+    assert stored(course)["students"]["4711"]["arrived"] == f"{moment.astimezone(UTC):%F %T} UTC"
     assert gradebook(course) == {
         "4711": ("Ada Lovelace", "ada@x.org", ""),
         "4712": ("Alan Turing", "alan@x.org", ""),

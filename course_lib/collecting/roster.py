@@ -19,7 +19,6 @@ from typing import NamedTuple
 import babel
 from babel.localedata import locale_identifiers
 
-from course_lib.collecting.dates import has_gradebook
 from course_lib.grading.adapters.nbgrader import one_transaction
 from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 from course_lib.grading.exports.lms import IDS
@@ -228,7 +227,7 @@ def enroll(course: ClassFolder, people: Collection[Person]) -> tuple[int, int]:
 
 def class_of(course: ClassFolder) -> list[Person]:
     """Return the students in the gradebook."""
-    if not has_gradebook(course):
+    if not course.has_gradebook:
         return []
     with quiet_nbgrader(), course.gradebook() as gradebook:
         return [

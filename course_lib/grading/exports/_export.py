@@ -66,9 +66,8 @@ def _read_gradebook(
     course: ClassFolder, request: ExportRequest
 ) -> tuple[list[tuple[str, ...]], list[GradedLesson]]:
     """Return each student's id, names and address, and the lessons with their headings."""
-    kind, _, path = course.coursedir("").db_url.partition(":///")
-    if kind == "sqlite" and not Path(path).is_file():  # opening creates a missing one
-        raise ExportError(f"there is no gradebook {path}; grade first: course grade LESSON")
+    if not course.has_gradebook:
+        raise ExportError(f"there is no gradebook {course.database}: course grade LESSON")
     with course.gradebook() as gradebook:
         people = [
             (one.id, one.last_name or "", one.first_name or "", one.email or "")

@@ -22,16 +22,24 @@ A version that was replaced is kept in .course/collected/LESSON/STUDENT/DIGEST.i
 
 import json
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from course_lib.collecting.choose import Lesson, choose
-from course_lib.collecting.groups import Chosen, read_groups, share
 from course_lib.collecting.layouts import NAMES, File, HandedIn, handed_in, read_download
-from course_lib.collecting.roster import Known, Names, class_of, enroll, read_roster
+from course_lib.collecting.roster import (
+    Known,
+    class_of,
+    enroll,
+    match_names,
+    read_groups,
+    read_roster,
+)
 from course_lib.collecting.unpack import CONCERNS_ALL, Download
 from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.exports.sheet import key, listed
@@ -41,6 +49,8 @@ from course_lib.grading.intake.submissions import NOTEBOOK
 from course_lib.grading.intake.timestamps import STAMP, read_stamp
 from course_lib.workspace.errors import UsageError
 from course_lib.workspace.files import write_atomically
+
+Chosen = tuple[HandedIn, File | None, str]  # the student, the file to use, and a note
 
 
 def collect(
@@ -56,15 +66,7 @@ def collect(
     """Collect a lesson from a download of an LMS or from a folder of students' folders.
 
     Return the exit code, 3 if somebody's notebook is missing, and a line for each student.
-
-    Args:
-        root: the course folder.
-        lesson: the lesson's name.
-        source: a zip archive or a folder. It is only read.
-        roster: a CSV file that lists the class. Moodle's also says who owns each numbered folder.
-        groups: a CSV file with each student's group, if one notebook counts for all members.
-        system: "canvas", "moodle", "gradescope" or "folder"; None to recognize it.
-        dry_run: write nothing.
+    `course collect --help` describes the arguments.
 
     Raises:
         UsageError: the source cannot be collected. Nothing was written.
@@ -87,17 +89,18 @@ def collect(
                 "download the grading worksheet of this one and name it with --roster FILE"
             )
         given = read_roster(roster, system, known)[1] if roster else []
-        names = Names([*people, *given], lesson)
+        tops = {parts[0] for parts in files} if system == "folder" else ()
+        meant = match_names(tops, [*people, *given], lesson)
         if roster is None and system == "canvas":  # its numbers are known if its roster was read
             given = [one._replace(ids=[one.elsewhere]) for one in people if one.elsewhere]
-        students, strays = handed_in(system, files, given, known, names)
+        students, strays = handed_in(system, files, given, known, meant)
         if roster is None:
             absent = set(known.values()) - {one.student for one in students}
             students += [HandedIn(student) for student in sorted(absent)]
         elif not dry_run:
             enroll(course, given)
         chosen = _choose_for_each(Lesson.of(course, lesson), students)
-        chosen = share(chosen, read_groups(groups, known, given)) if groups else chosen
+        chosen = _share(chosen, read_groups(groups, known, given)) if groups else chosen
         rows = _submit(course, lesson, system, chosen, dry_run=dry_run)
     width = max((len(student) for student, *_ in rows), default=0)
     rows.sort(key=lambda row: row[1] == "MISSING")  # the last lines are those that people read
@@ -126,6 +129,27 @@ def _choose_for_each(lesson: Lesson, students: list[HandedIn]) -> list[Chosen]:
             why = f"its files cannot be read ({type(error).__name__}): ask for the notebook itself"
             chosen.append((one, None, why))
     return chosen
+
+
+def _share(chosen: list[Chosen], groups: Mapping[str, str]) -> list[Chosen]:
+    """Give the newest notebook in a group to all of its members."""
+    found = {one[0].student: one for one in chosen}
+    members = defaultdict(list)
+    for student, group in groups.items():
+        nothing = HandedIn(student), None, "nothing handed in"
+        members[group].append(found.setdefault(student, nothing))
+    for group, works in members.items():
+        having = [work for work in works if work[1] is not None]
+        if not having:
+            continue
+        newest = max(having, key=lambda work: (work[1].attempt, work[0].time or datetime.min))
+        by, file, note = newest
+        for one, *_ in works:
+            told = f"handed in by {by.student} for the group {group}"
+            told = f"for the group {group}" if one is by else told
+            shared = replace(one, time=by.time, late=by.late, group=(group, by.student))
+            found[one.student] = shared, file, "; ".join(filter(None, [note, told]))
+    return [found[student] for student in sorted(found)]
 
 
 def enter_class(root: Path, roster: Path) -> str:

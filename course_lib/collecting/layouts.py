@@ -12,7 +12,7 @@ The sources of the names are:
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import yaml
 
-from course_lib.collecting.roster import Known, Names, Person, person_of
+from course_lib.collecting.roster import Known, Person, person_of
 from course_lib.collecting.unpack import Found, Parts
 from course_lib.grading.exports.sheet import key
 from course_lib.grading.intake.submissions import NOTEBOOK
@@ -129,58 +129,67 @@ def _submitters(found: Found | None, known: Known) -> dict[str, list[Person]]:
 
 
 def handed_in(
-    system: str, paths: Paths, roster: Sequence[Person], known: Known, names: Names
+    system: str,
+    paths: Paths,
+    roster: Sequence[Person],
+    known: Known,
+    meant: Mapping[str, tuple[str, str]],
 ) -> tuple[list[HandedIn], list[str]]:
-    """Return what each student in the download or roster handed in, and stray files."""
-    metadata = _submitters(paths.get((METADATA,)), known) if system == "gradescope" else {}
+    """Return what each student in the download or roster handed in, and stray files.
+
+    `meant` has the students whom names of files and folders in a download without a system name.
+    """
+    submitters = _submitters(paths.get((METADATA,)), known) if system == "gradescope" else {}
     claims = Counter(one_id for person in roster for one_id in set(person.ids))
     by_id = {one: person for person in roster for one in person.ids if claims[one] == 1}
     by_student = {person.student: person for person in roster}
     works: dict[str, HandedIn] = {}
     strays: list[str] = []
+    entries: dict[str, dict[Parts, Found]] = defaultdict(dict)
     for parts, found in paths.items():
-        top, last = parts[0], parts[-1]
+        entries[parts[0]][parts[1:]] = found
+    for top, below in entries.items():
         match = NAMES[system].fullmatch(top) if system in NAMES else None
         about = match.groupdict("") if match else {}
-        owners = metadata.get(top, [])
         if system == "canvas" and top.startswith("anon_"):
             raise UsageError(
                 f"{top} names nobody, since the assignment is graded anonymously: show the names "
                 "in Canvas and download again"
             )
+        owners = submitters.get(top, [])
         if match and system == "canvas":
             owners = [Person(about["who"], about["name"], [about["who"]])]
         elif match:
             owners = [Person(top, "", [about["who"]])]
-        elif system == "folder" and (len(parts) > 1 or names.meant(top)):
+        elif system == "folder" and (() not in below or top in meant):
             owners = [Person(top, "", [key(top)])]
-        if not owners and parts != (METADATA,):
-            strays.append(found.problem or "/".join(parts))
         for owner in owners:
             person = next((by_id[one] for one in owner.ids if one in by_id), None)
-            meant = names.meant(top) if person is None and system == "folder" else None
-            note = ""
-            if meant and key(top) not in known:
-                person = by_student.get(meant[0], Person(meant[0], "", []))
-                note = f"found by the {meant[1]} in {top!r}"
-            elif meant and meant[0] != owner.student:  # work that was collected keeps its owner
-                note = f"fits {meant[0]}: remove {top} from submitted/ and collect again"
+            note, (other, what) = "", meant.get(top, ("", ""))
+            if person is None and other and key(top) not in known:
+                person = by_student.get(other, Person(other, "", []))
+                note = f"found by the {what} in {top!r}"
+            elif person is None and other not in ("", top):  # collected work keeps its owner
+                note = f"fits {other}: remove {top} from submitted/ and collect again"
+            elif person is None and roster:
+                note = "not in the roster"
             somebody = person or owner
             one = works.setdefault(somebody.student, HandedIn(somebody.student, somebody.name))
-            if person is None and roster:
-                note = note or "not in the roster"
             one.notes += [text for text in (somebody.note, note) if text and text not in one.notes]
             one.late |= bool(about.get("late"))
             one.time = owner.time or somebody.time
-            if found.problem:
-                one.problems.append(found.problem)
-            elif person is None and roster and system == "moodle":
-                one.problems.append("its number is not in the worksheet: download both again")
-            else:
-                original = last if len(parts) > 1 else about.get("original") or top
+            for place, found in below.items():
+                original = place[-1] if place else about.get("original") or top
                 attempt = int(about.get("attempt") or 0)
-                file = File(found.path, found.changed, original, top, parts[1:], attempt)
-                one.files.append(file)
+                if found.problem:
+                    one.problems.append(found.problem)
+                elif person is None and system == "moodle":
+                    one.problems.append("its number is not in the worksheet: download both again")
+                else:
+                    file = File(found.path, found.changed, original, top, place, attempt)
+                    one.files.append(file)
+        if not owners and top != METADATA:
+            strays += [found.problem or "/".join((top, *place)) for place, found in below.items()]
     if not works and system == "folder":
         raise UsageError(
             "this is not a download of Canvas, Moodle or Gradescope, not a folder with a folder "

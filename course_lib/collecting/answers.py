@@ -55,10 +55,7 @@ class Answer(NamedTuple):
 def write_answers(root: Path, lesson: str, part: tuple[int, int] = (1, 1)) -> list[str]:
     """Write the page and the table of a lesson's written answers, and return lines about them.
 
-    Args:
-        root: the course folder.
-        lesson: the lesson's name.
-        part: the part to write and the number of parts. Equal texts are in the same part.
+    `part` is the part to write and the number of parts. Equal texts are in the same part.
 
     Raises:
         UsageError: no answer was graded, or the table has points that the gradebook lacks.

@@ -39,12 +39,8 @@ def feedback(
     """Write everyone's feedback pages into an archive in exports/.
 
     Return the exit code (3 if the archive lacks somebody's page) and a line for each student.
-    Pages with answers that a person has yet to grade are left out unless `pending`.
-
-    Args:
-        root: the course folder.
-        lesson: the lesson's name.
-        to: "canvas" or "moodle", which can import the archive; None for a folder for each student.
+    Pages with answers that a person has yet to grade are left out unless `pending`. `to` is
+    "canvas" or "moodle", which can import the archive, or None for a folder for each student.
 
     Raises:
         UsageError: there are no pages, or nothing was collected from this LMS.

@@ -104,6 +104,7 @@ class Download:
         self, parts: Parts, why: str, remedy: str = "ask for the notebook itself"
     ) -> None:
         name = one_line(parts[-1]) if parts else "the download"
+        remedy = remedy if parts else "download it again"
         self.files[parts] = Found(problem=f"{name} {why}: {remedy}")
 
     def _unpack(self, file: Path | IO[bytes], parts: Parts, room: Room, depth: int) -> None:

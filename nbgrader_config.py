@@ -59,10 +59,6 @@ if importlib.util.find_spec("course_lib.grading"):
     c.HTMLExporter.filters = FILTERS
     c.GenerateFeedback.preprocessors = STEPS
 
-    # Unpack downloads from an LMS with limits, and sort them like `course collect`.
-    c.ZipCollectApp.extractor_plugin = "course_lib.collecting.unpack.SafeExtractor"
-    c.ZipCollectApp.collector_plugin = "course_lib.collecting.collect.Collector"
-
 # Hide kernels' warnings about their transport.
 c.Execute.extra_arguments = ["--IPKernelApp.log_level=ERROR"]
 

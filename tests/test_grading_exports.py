@@ -14,6 +14,7 @@ import pytest
 from course_lib.cli import main as cli
 from course_lib.cli.tables import export_text
 from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
+from course_lib.grading.class_report.pages import write_report
 from course_lib.grading.exports import ExportError, ExportRequest, export
 from course_lib.grading.exports.lms import Assignment, is_about
 from course_lib.grading.graded import GradedLesson
@@ -222,12 +223,33 @@ def test_missing_work_counts_0_only_when_asked_and_when_it_is_due(course, filled
     table = {row[0]: row for row in cells(outcome.output.read_bytes())}
     total = table["student"].index(f"{LESSON}/total")
     assert (table["dan"][total], table["new"][total]) == ("0", "")
-    (course / "submitted/dan" / LESSON).mkdir(parents=True)  # handed in, but not graded yet
-    assert last(filled(canvas(*rows), lessons=[LESSON], zero_missing=True)[1]) == [""] * 4
-    shutil.rmtree(course / "submitted/dan")
     with opened(course) as book:
         book.find_assignment(LESSON).duedate = datetime(2999, 1, 1)
     assert last(filled(canvas(*rows), lessons=[LESSON], zero_missing=True)[1]) == [""] * 4
+
+
+def test_collected_work_that_is_not_graded_is_never_0_and_is_named_everywhere(course, filled):
+    for student in ("dan", "new"):  # the gradebook knows only dan
+        (course / "submitted" / student / LESSON).mkdir(parents=True)
+    why = f"collected, not graded yet: course grade {LESSON}"
+    rows = ('"D",1,dan,A,', '"N",2,new,A,')
+    outcome, wrote = filled(canvas(*rows), lessons=[LESSON], zero_missing=True)
+    assert last(wrote) == ["", ""] and not outcome.lessons[0].get("zero")
+    assert f"      {why}: dan, new\n" in export_text(outcome)
+    outcome = export(course, ExportRequest(lessons=[LESSON], zero_missing=True))
+    assert f"      {why}: dan, new\n" in export_text(outcome)
+    table = cells(outcome.output.read_bytes())
+    of = {row[0]: dict(zip(table[0], row, strict=True)) for row in table}
+    for student in ("dan", "new"):
+        about = [of[student][f"{LESSON}/{name}"] for name in ("total", "late_seconds", "reason")]
+        assert about == ["", "", why]
+    write_report(course)
+    page = (course / "report" / f"{LESSON}.html").read_text()
+    assert page.count(f">blank: {why}<") == 2 and "Nothing submitted:" not in page
+    rows = (course / "report.html").read_text().split("</tr>")
+    rows = [row for row in rows if re.search('row">(?:dan|new)\\b', row)]
+    found = [re.findall(">(not graded|none)<", row) for row in rows]
+    assert found == [["not graded", "none"]] * 2
 
 
 def test_other_points_need_scale_and_the_error_names_both(filled):

@@ -11,7 +11,7 @@ from test_collect import collect, collected, course, everything, lines, made, st
 
 from course_lib.cli.main import main
 from course_lib.collecting.collect import enter_class
-from course_lib.collecting.roster import Names, Person, class_of, read_roster
+from course_lib.collecting.roster import Person, class_of, match_names, read_roster
 from course_lib.grading.class_folder import ClassFolder
 from course_lib.workspace.errors import UsageError
 
@@ -93,7 +93,7 @@ def test_moodles_worksheet_is_read_in_any_language(course, work, language, month
     (course / "w.csv").write_text("\n".join([header, *rows]), encoding="utf-8")
     files = {f"Ada Lovelace_815_assignsubmission_file/{LESSON}.ipynb": work}
     assert collect(course, files, "--roster", "w.csv") == 3
-    assert stored(course)["students"]["4711"]["time"] == f"{moment.astimezone(UTC):%F %T} UTC"
+    assert stored(course)["students"]["4711"]["arrived"] == f"{moment.astimezone(UTC):%F %T} UTC"
     assert gradebook(course) == {
         "4711": ("Ada Lovelace", "ada@x.org", ""),
         "4712": ("Alan Turing", "alan@x.org", ""),
@@ -166,8 +166,8 @@ def test_a_name_means_one_student_or_nobody(name, student):
         Person("4", "", ["twin"]),
         Person("5", "", ["twin"]),
     ]
-    found = Names(people, LESSON).meant(name)
-    assert (found and found[0]) == student
+    found = match_names([name], people, LESSON)
+    assert {one: who for one, (who, _) in found.items()} == ({name: student} if student else {})
 
 
 def test_init_takes_a_roster(course, tmp_path, monkeypatch, capsys):

@@ -38,6 +38,15 @@ FREQUENCIES = (7, 2, 1, 1)
 MISTAKES = ("over_queries", "upper_triangular", "no_maximum_subtracted")
 MESSAGE = "Your `softmax` runs over the queries: the columns sum to 1 instead of the rows."
 LATE = 0.1  # share of submissions
+# A process inherits the peak of the one that starts it, so a small one starts each command.
+_MEASURED = """
+import resource, subprocess, sys
+
+code = subprocess.run([sys.executable, "-m", "course_lib", *sys.argv[1:]]).returncode
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(used.ru_utime + used.ru_stime, used.ru_maxrss)
+sys.exit(code)
+"""
 
 
 def measure(
@@ -88,17 +97,14 @@ def _time_commands(
             name = f"course {command}"
             tell(name)
             started = time.perf_counter()
-            line = [sys.executable, "-m", "course_lib", *command.split()]
-            with tempfile.TemporaryFile() as said:
-                process = subprocess.Popen(line, cwd=folder, stdout=said, stderr=said)
-                _, status, used = os.wait4(process.pid, 0)
-                process.returncode = os.waitstatus_to_exitcode(status)
-                said.seek(0)
-                if process.returncode:
-                    raise GradingError(f"{name} failed: {said.read().decode()[-500:]}")
+            line = [sys.executable, "-c", _MEASURED, *command.split()]
+            done = subprocess.run(line, cwd=folder, capture_output=True, text=True)
+            if done.returncode:
+                raise GradingError(f"{name} failed: {(done.stdout + done.stderr)[-500:]}")
             seconds[name] = round(time.perf_counter() - started, 2)
-            cpu[name] = round(used.ru_utime + used.ru_stime, 2)
-            memory[name] = round(used.ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 1e6)
+            *_, used, peak = done.stdout.split()
+            cpu[name] = round(float(used), 2)
+            memory[name] = round(int(peak) * (1 if sys.platform == "darwin" else 1024) / 1e6)
         report = (folder / "report.html").stat().st_size
         pages = sum(page.stat().st_size for page in (folder / "report").iterdir())
     measured = {"seconds": seconds, "cpu": cpu, "memory": memory}

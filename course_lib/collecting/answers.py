@@ -25,7 +25,7 @@ from course_lib.grading.class_report.pages import template
 from course_lib.grading.clean_outputs import plain_text
 from course_lib.grading.exports import plain_cell
 from course_lib.grading.exports.sheet import Sheet, listed, parse_number, read_sheet
-from course_lib.grading.graded import COMPLETE, INCOMPLETE, WAITING
+from course_lib.grading.graded import COMPLETE, INCOMPLETE
 from course_lib.grading.intake.ordinary_files import one_line
 from course_lib.grading.ledger import digest
 from course_lib.grading.publishing.markup import lesson_text, written
@@ -55,16 +55,13 @@ class Answer(NamedTuple):
 def write_answers(root: Path, lesson: str, part: tuple[int, int] = (1, 1)) -> list[str]:
     """Write the page and the table of a lesson's written answers, and return lines about them.
 
-    Args:
-        root: the course folder.
-        lesson: the lesson's name.
-        part: the part to write and the number of parts. Equal texts are in the same part.
+    `part` is the part to write and the number of parts. Equal texts are in the same part.
 
     Raises:
         UsageError: no answer was graded, or the table has points that the gradebook lacks.
     """
     course, (number, parts) = ClassFolder(root), part
-    with _answers(course, lesson) as (_, answers, elsewhere):
+    with _answers(course, lesson) as (_, answers):
         groups = _groups(answers, part)
         name = f"{lesson}_answers" + (f"_{number}_of_{parts}" if parts > 1 else "")
         table = course.root / "exports" / f"{name}.csv"
@@ -82,20 +79,17 @@ def write_answers(root: Path, lesson: str, part: tuple[int, int] = (1, 1)) -> li
     table.parent.mkdir(exist_ok=True)
     cells = [[*map(plain_cell, row)] for row in rows]
     Sheet(table, HEADER, cells, encoding="utf-8-sig").write(table, force=True)
-    values = {"lesson": lesson, "name": name, "groups": groups}
+    values = {"lesson": lesson, "name": name, "groups": groups, "written": written}
+    values |= {"questions": _questions(course, lesson), "plain": plain_cell}
     values["part"] = f"part {number} of {parts}" if parts > 1 else ""
-    values |= {"questions": _questions(course, lesson), "written": written, "plain": plain_cell}
-    page = table.with_suffix(".html")
-    write_atomically(page, template("answers.html.j2").render(values))
+    write_atomically(table.with_suffix(".html"), template("answers.html.j2").render(values))
     states = Counter(one.state for _, one in mine)
-    told = f"{len(mine)} answers, {sum(map(len, groups))} different texts"
-    told += "".join(f", {states[state]} {state}" for state in ("waiting", "graded"))
     blank = sum(one.state == "left blank" for one in answers)
     return [
-        f"{lesson}{values['part'] and ', '}{values['part']}, {told}",
-        *(f"  {path.relative_to(course.root)}" for path in (page, table)),
-        *([f"{blank} left blank, which get 0 points"] if blank else []),
-        *([f"{elsewhere} more to grade in formgrader only"] if elsewhere else []),
+        f"{', '.join(filter(None, [lesson, values['part']]))}, {len(mine)} answers, "
+        f"{sum(map(len, groups))} different texts, {states['waiting']} waiting, "
+        f"{states['graded']} graded; {blank} left blank, which get 0 points",
+        f"  exports/{name}.html and exports/{name}.csv",
         f"give points in one of the files, then: course answers {lesson} --read FILE",
     ]
 
@@ -112,7 +106,7 @@ def read_answers(
     """
     course = ClassFolder(root)
     told = defaultdict(list)
-    with _answers(course, lesson) as (gradebook, answers, _), one_transaction(gradebook):
+    with _answers(course, lesson) as (gradebook, answers), one_transaction(gradebook):
         for label, state, why, answer, points, comment in _given(files, answers, overwrite):
             told[state, why].append(label)
             if answer is None or state not in ("stored", "replaced"):
@@ -175,8 +169,8 @@ def _given(files: Sequence[Path], answers: Sequence[Answer], overwrite: bool) ->
 
 
 @contextmanager
-def _answers(course: ClassFolder, lesson: str) -> Iterator[tuple[Gradebook, list[Answer], int]]:
-    """Yield the gradebook, the graded answers by question, and how many others wait there."""
+def _answers(course: ClassFolder, lesson: str) -> Iterator[tuple[Gradebook, list[Answer]]]:
+    """Yield the gradebook and the graded answers by question."""
     with quiet_nbgrader(), course.only_one():
         summary = read_lesson(course, lesson, brief=True)
         given = {grade_id(c): c.source.splitlines() for c in course.read_release(lesson)[1].cells}
@@ -206,8 +200,7 @@ def _answers(course: ClassFolder, lesson: str) -> Iterator[tuple[Gradebook, list
                 raise UsageError(
                     f"{lesson} has no graded answer to a written question: course grade {lesson}"
                 )
-            waiting = sum(map(len, summary.waiting.values()))
-            yield gradebook, answers, waiting - sum(one.state == WAITING for one in answers)
+            yield gradebook, answers
 
 
 def _groups(answers: Sequence[Answer], part: tuple[int, int]) -> list[list[list[Answer]]]:
@@ -236,12 +229,7 @@ def _groups(answers: Sequence[Answer], part: tuple[int, int]) -> list[list[list[
         groups[most].append(card)
         owner |= {piece: most for piece in pieces - owner.keys()}
     groups.sort(key=lambda group: (place[group[0][0].question], -sum(map(len, group))))
-    loads, mine = [0] * part[1], []
-    for group in groups:
-        least = loads.index(min(loads))
-        loads[least] += len(group)
-        mine += [group] if least == part[0] - 1 else []
-    return mine
+    return groups[part[0] - 1 :: part[1]]
 
 
 def _questions(course: ClassFolder, lesson: str) -> Mapping[str, Mapping[str, Markup]]:

@@ -1,19 +1,9 @@
-"""Choose the notebook that a student means, among everything that was handed in.
+"""Choose the notebook that a student means, as docs/export.md describes.
 
 A clone or a fork of the course also holds the solution of the lesson and the notebooks of other
-lessons, all with the time of the download. The rules are:
-
-1. Nothing in a folder `solutions` is used, since the course keeps its answers there. The sample
-   class that `course demo` puts into a folder `demo` is not used either.
-2. A copy of the course's solution is not used, wherever it lies. A notebook is such a copy if each
-   of its answers has the marks of a solution (### BEGIN SOLUTION), which a release never has, or if
-   all answers equal those of the class's solution notebook and one of them is a written answer.
-   Short code may equal the course's by chance, so equal code alone is never a reason.
-3. Of the other notebooks with answers, those of the newest upload count. If there are several, the
-   one at the lesson's own place is used: notebooks/LESSON/LESSON.ipynb, LESSON/LESSON.ipynb, or
-   LESSON.ipynb at the top. Otherwise the newest is used. In a checkout all are equally new, so the
-   one with the most answers is used.
-4. If no notebook has answers, one at the lesson's own place or with the lesson's name is used.
+lessons, all with the time of the download. It may also hold a folder `demo`, the sample class of
+`course demo`, which is not used either. Short code may equal the course's by chance, so equal code
+alone is never a reason to leave out a notebook.
 """
 
 import contextlib
@@ -86,9 +76,6 @@ def _words(source: str) -> list[str]:
 
 def choose(lesson: Lesson, one: HandedIn) -> tuple[File | None, str]:
     """Return the notebook to use for a student, or None, and a note about the choice."""
-    notes = ["late, says Canvas"] if one.late else []
-    notes += ["not in the roster"] if one.is_stranger else []
-    notes += one.notes
     below = _places(one.files)
 
     def named(file: File) -> int:
@@ -101,9 +88,6 @@ def choose(lesson: Lesson, one: HandedIn) -> tuple[File | None, str]:
         is_place = folders in ([], [lesson.name], ["notebooks", lesson.name])
         return is_place and file.original.lower() == f"{lesson.name}.ipynb"
 
-    def time(file: File) -> float:
-        return file.path.stat().st_mtime
-
     notebooks = [file for file in one.files if NOTEBOOK.search(file.original)]
     reads = OneStudent(lesson.name, lesson.release)
     courses: list[File] = []
@@ -115,42 +99,42 @@ def choose(lesson: Lesson, one: HandedIn) -> tuple[File | None, str]:
         try:
             data = read_bytes(file.path)
         except IntakeError as error:
-            found[file] = Contents(problem=str(error))
+            one.problems.append(str(error))
             continue
+        held = Contents(1)  # if there is no choice to make, since parsing takes time
         is_sure = len(notebooks) == 1 and named(file) == 2
-        if is_sure and b"SOLUTION" not in data.replace(b"\0", b""):  # in UTF-16, too
-            held = Contents(1)  # no choice to make, and parsing takes time
-        else:
+        if not is_sure or b"SOLUTION" in data.replace(b"\0", b""):  # in UTF-16, too
             held = contents(lesson, reads, data, one_line(file.original))
         if held.is_courses:
             courses.append(file)
         else:
             found[file] = held
-    told = f"the course's own answers, not used: {listed(map(str, (below[f] for f in courses)))}"
+    notes = ["late, says Canvas"] if one.late else []
+    notes += one.notes
+    if courses:
+        told = "the course's own answers, not used: "
+        notes.append(told + listed(map(str, (below[file] for file in courses))))
     if not found:
-        names = {one_line(file.original) for file in one.files if file not in courses}
-        nothing = f"no notebook, only {listed(sorted(names))}" if names else "nothing handed in"
-        reasons = [*one.problems, *([told] if courses else [])] or [nothing]
-        return None, "; ".join(dict.fromkeys([*reasons, *one.notes]))
-    notes += [told] if courses else []
+        names = sorted({one_line(file.original) for file in one.files if file not in courses})
+        nothing = f"no notebook, only {listed(names)}" if names else "nothing handed in"
+        reasons = one.problems or ([] if courses else [nothing])
+        return None, "; ".join(dict.fromkeys([*reasons, *notes]))
     worked_on = [file for file in found if found[file].answers]
     if not worked_on:
-        best = max(found, key=lambda f: (named(f), at_own_place(f), f.attempt, time(f), f.place))
+        best = max(found, key=lambda f: (named(f), at_own_place(f), f.attempt, f.changed, f.place))
         notes.append(found[best].problem)
         return (best if named(best) else None), "; ".join(notes)
     reasons = {
         "of the newest upload": lambda file: file.attempt,
         "at the lesson's own place": at_own_place,
-        "the newest": time,
+        "the newest": lambda file: file.changed,
         "with the most answers": lambda file: found[file].answers,
         "with the lesson's name": named,
-        "the last by name": lambda file: file.place or (file.original,),
+        "the last by name": lambda file: (file.place or (file.original,), file.entry),
     }
     *others, file = sorted(worked_on, key=lambda f: [rank(f) for rank in reasons.values()])
     if others:
-        why = next(
-            (text for text, rank in reasons.items() if rank(file) != rank(others[-1])), "one"
-        )
+        why = next(text for text, rank in reasons.items() if rank(file) != rank(others[-1]))
         notes.append(f"{len(worked_on)} notebooks have answers; this one is {why}")
     return file, "; ".join(notes)
 

@@ -1,17 +1,15 @@
 """Due dates: `course extend`, lateness that only Canvas knows, and lessons that are still open.
 
 nbgrader stores an extension as a duration, so a clock change would move the due date to another
-hour. Therefore .course/extensions/LESSON.json records the dates of each extension in UTC:
-
-    {"ada": {"zone": "Europe/Berlin", "due": "2026-03-28 22:59:00", "until": "2026-03-29 21:59:00"}}
+hour. Therefore .course/extensions/LESSON.json records its zone, its seconds by the clocks there,
+and nbgrader's duration: {"ada": {"zone": "Europe/Berlin", "clock": 86400, "extension": 82800}}
 """
 
 import contextlib
 import difflib
 import json
-import re
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -65,7 +63,10 @@ def extend(root: Path, lesson: str, student: str, until: str) -> str:
     of_class = f"{due:%Y-%m-%d %H:%M} UTC"
     said = f"{student}: {lesson} is due with the class again, {of_class}"
     if extension is not None:
-        given[student] = {"zone": _zone_of(course, until), "due": f"{due}", "until": f"{moment}"}
+        zone = _zone_of(course, until)
+        local, due_there = (one.replace(tzinfo=UTC).astimezone(zone) for one in (moment, due))
+        clock = (local - due_there).total_seconds()  # within one zone, Python subtracts clock times
+        given[student] = {"zone": zone.key, "clock": clock, "extension": extension.total_seconds()}
         said = (
             f"{student}: {lesson} is due {moment:%Y-%m-%d %H:%M} UTC, and {of_class} "
             f"for the class; now or later: course grade {lesson}"
@@ -87,34 +88,31 @@ def follow_due_date(root: Path, lesson: str) -> list[str]:
     with quiet_nbgrader(), course.gradebook() as gradebook:
         assignment = gradebook.find_assignment(lesson)
         known = {one.student_id: one.extension for one in assignment.submissions}
-        due = (assignment.duedate or datetime.min).replace(tzinfo=UTC)
+        if assignment.duedate is None:
+            return lines
+        due = assignment.duedate.replace(tzinfo=UTC)
         for student, about in given.items():
-            zone, *dates = ZoneInfo(about["zone"]), about["due"], about["until"]
-            was_due, until = (datetime.fromisoformat(f"{one}+00:00") for one in dates)
-            if assignment.duedate is None or known.get(student) != until - was_due:
-                continue
-            # Python subtracts and adds by wall-clock time within one zone.
-            days = until.astimezone(zone) - was_due.astimezone(zone)
-            until = (due.astimezone(zone) + days).astimezone(UTC)
-            about |= {"due": f"{assignment.duedate}", "until": f"{until.replace(tzinfo=None)}"}
-            if until - due != known[student]:
-                gradebook.update_or_create_submission(lesson, student, extension=until - due)
+            local = due.astimezone(ZoneInfo(about["zone"])) + timedelta(seconds=about["clock"])
+            was, extension = timedelta(seconds=about["extension"]), local.astimezone(UTC) - due
+            if known.get(student) == was != extension:
+                about["extension"] = extension.total_seconds()
+                gradebook.update_or_create_submission(lesson, student, extension=extension)
                 lines.append(
-                    f"{one_line(student)}: {lesson} is due {until:%Y-%m-%d %H:%M} UTC, at the "
-                    f"same hour in {zone} as before"
+                    f"{one_line(student)}: {lesson} is due {due + extension:%Y-%m-%d %H:%M} UTC, "
+                    f"at the same hour in {about['zone']} as before"
                 )
     write_atomically(course.private / f"extensions/{lesson}.json", json.dumps(given, indent=1))
     return lines
 
 
-def _zone_of(course: ClassFolder, until: str) -> str:
+def _zone_of(course: ClassFolder, until: str) -> ZoneInfo:
     """Return the time zone that a date names, or else the course's `c.Exchange.timezone`."""
     named = until.split()[-1]
     for name in (named, course.config.get("Exchange", {}).get("timezone", "UTC")):
         with contextlib.suppress(KeyError, ValueError, OSError):
             if name not in ("UTC", "GMT"):
-                return ZoneInfo(name).key
-    return "UTC"
+                return ZoneInfo(name)
+    return ZoneInfo("UTC")
 
 
 def late_notices(root: Path, lessons: Iterable[str]) -> dict[str, str]:
@@ -122,25 +120,17 @@ def late_notices(root: Path, lessons: Iterable[str]) -> dict[str, str]:
     course, notices = ClassFolder(root), {}
     submitted = course.step("submitted")
     for lesson in lessons:
-        late = [
-            one_line(student)
-            for student, about in sorted(course.collected(lesson).items())
-            if about["late"] and not read_stamp(submitted / student / lesson).text
-        ]
+        known = sorted(course.collected(lesson).items())
+        late = [student for student, about in known if about["late"]]
+        late = [one for one in late if not read_stamp(submitted / one / lesson).text]
         if late:
             notices[lesson] = (
                 f"{lesson}: Canvas marked {len(late)} submission{'s' * (len(late) > 1)} as late "
-                f"({', '.join(late)}) but gave no time, so no lateness or penalty was computed. "
-                "To apply one, write the time that Canvas shows into "
+                f"({', '.join(map(one_line, late))}) but gave no time, so no lateness or penalty "
+                "was computed. To apply one, write the time that Canvas shows into "
                 f"{submitted.name}/STUDENT/{lesson}/timestamp.txt and run course grade"
             )
     return notices
-
-
-def has_gradebook(course: ClassFolder) -> bool:
-    """Return whether there is a gradebook. Opening it would create a database in SQLite."""
-    kind, _, path = course.coursedir("").db_url.partition(":///")
-    return kind != "sqlite" or Path(path).is_file()
 
 
 def open_lessons(root: Path, given: Iterable[str], solved: Iterable[str]) -> dict[str, str]:
@@ -156,16 +146,15 @@ def open_lessons(root: Path, given: Iterable[str], solved: Iterable[str]) -> dic
         solved: the lessons whose solutions are handed out.
     """
     course, dues, found = ClassFolder(root), {}, {}
-    if has_gradebook(course):
+    if course.has_gradebook:
         with quiet_nbgrader(), course.gradebook() as gradebook:
             for one in gradebook.assignments:
                 if one.duedate is not None:
                     dues[one.name] = max([one.duedate, *(work.duedate for work in one.submissions)])
-    zips = [re.split(r"[_.]", path.name) for path in (root / "bundles").glob("*.zip")]
     now = datetime.now(UTC).replace(tzinfo=None)
     for lesson in solved:
         is_collected = any(course.step("submitted").glob(f"*/{lesson}"))
-        was_given = any(lesson[:2] in parts for parts in zips)
+        was_given = any((root / "bundles").glob(f"*{lesson[:2]}[_.]*zip"))
         if lesson in dues:
             if dues[lesson] > now:
                 found[lesson] = f"due {dues[lesson]:%Y-%m-%d %H:%M} UTC"

@@ -10,8 +10,8 @@ student of a page as follows:
   NAME_NUMBER_assignsubmission_file_, whether the download had folders or not.
 """
 
+import io
 import os
-import tempfile
 import zipfile
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from course_lib.grading.ledger import Ledger
 from course_lib.grading.publishing.publish import Publisher
 from course_lib.grading.read_grades import read_lesson
 from course_lib.workspace.errors import UsageError
+from course_lib.workspace.files import write_atomically
 
 _UPLOAD = {
     "canvas": 'upload it in the gradebook, at this assignment, with "Re-Upload Submissions"',
@@ -38,12 +39,8 @@ def feedback(
     """Write everyone's feedback pages into an archive in exports/.
 
     Return the exit code (3 if the archive lacks somebody's page) and a line for each student.
-    Pages with answers that a person has yet to grade are left out unless `pending`.
-
-    Args:
-        root: the course folder.
-        lesson: the lesson's name.
-        to: "canvas" or "moodle", which can import the archive; None for a folder for each student.
+    Pages with answers that a person has yet to grade are left out unless `pending`. `to` is
+    "canvas" or "moodle", which can import the archive, or None for a folder for each student.
 
     Raises:
         UsageError: there are no pages, or nothing was collected from this LMS.
@@ -71,41 +68,37 @@ def feedback(
     with quiet_nbgrader(), course.only_one(), course.gradebook() as gradebook:
         renewed = _renew(course, lesson, gradebook, ledger)
         enrolled = {student.id for student in gradebook.students}
-        waiting = read_lesson(course, lesson, brief=True).waiting
-    handed_in = {path.parent.name for path in course.step("submitted").glob(f"*/{lesson}")}
-    problems = {entry.student: entry.problem for entry in ledger.entries()}
-    placed, left = [], []
-    for student in sorted({*enrolled, *handed_in, *pages}):
+        summary = read_lesson(course, lesson, brief=True)
+    waiting, placed, left = summary.waiting, [], []
+    for student in sorted({*enrolled, *pages, *(one.student for one in summary.students)}):
         if student in pages and student in waiting and not pending:
             left.append((student, f"pending: {', '.join(waiting[student])}"))
-        elif name := names.get(student):
-            placed.append((student, name))
+        elif place := names.get(student):
+            placed.append((student, place))
         elif student in pages:
             page = os.path.relpath(pages[student], course.root)
             group, by = collected.get(student, {}).get("group", ("", ""))
             why = f"{by} gets the page of the group {group}" if by else f"not collected from {to}"
             left.append((student, f"{why}: send {page} yourself"))
-        elif student in handed_in:
-            left.append((student, problems.get(student) or f"not graded: course grade {lesson}"))
         else:
-            left.append((student, ABSENT))
-    archive = course.root / "exports" / f"{lesson}_feedback{f'_{to}' if to else ''}.zip"
-    archive.parent.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".", dir=archive.parent) as scratch:
-        with zipfile.ZipFile(Path(scratch, archive.name), "w", zipfile.ZIP_DEFLATED) as written:
-            for student, name in placed:
-                written.write(pages[student], name)
-        os.replace(Path(scratch, archive.name), archive)
-    width = max(len(one_line(student, 40)) for student, _ in placed + left)
+            why = summary.of(student).reason
+            left.append((student, why or f"its page is missing: course grade {lesson}"))
+    packed, name = io.BytesIO(), f"{lesson}_feedback{f'_{to}' if to else ''}.zip"
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for student, place in placed:
+            archive.write(pages[student], place)
+    write_atomically(course.root / "exports" / name, packed.getvalue())
+    rows = [(student, one_line(place)) for student, place in placed]
+    rows += [(student, f"NO PAGE: {why}") for student, why in left]
+    width = max(len(one_line(student, 40)) for student, _ in rows)
     lines = [f"{lesson}, for {to}" if to else lesson]
-    lines += [f"  {one_line(student, 40):<{width}}  {one_line(name)}" for student, name in placed]
-    lines += [f"  {one_line(student, 40):<{width}}  NO PAGE: {why}" for student, why in left]
+    lines += [f"  {one_line(student, 40):<{width}}  {said}" for student, said in rows]
     if renewed:
         lines.append(f"written again, since a person gave points or comments: {renewed}")
     if count := len(waiting.keys() & pages):
         is_in = "among the pages" if pending else "left out; --pending packs them, too"
         lines.append(f"pending, since a person has yet to grade an answer: {count}, {is_in}")
-    lines.append(f"{archive.relative_to(course.root)}, pages: {len(placed)}; {_UPLOAD[to]}")
+    lines.append(f"exports/{name}, pages: {len(placed)}; {_UPLOAD[to]}")
     is_complete = all(why == ABSENT for _, why in left)
     return COMPLETE if is_complete else INCOMPLETE, lines
 

@@ -12,43 +12,45 @@ The sources of the names are:
 """
 
 import re
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import yaml
 
-from course_lib.collecting.roster import Known, Names, Person, person_of
+from course_lib.collecting.roster import Known, Person, person_of
+from course_lib.collecting.unpack import Found, Parts
 from course_lib.grading.exports.sheet import key
 from course_lib.grading.intake.submissions import NOTEBOOK
 from course_lib.grading.intake.timestamps import parse_time
 from course_lib.workspace.errors import UsageError
 
 METADATA = "submission_metadata.yml"
-_CANVAS = re.compile(
-    r"(?P<name>.*?)_(?P<late>LATE_)?(?P<who>\d+)_"
-    r"(?:(?P<attempt>\d{1,20})_(?P<original>.+)|(?:text|link)\.html)",
-    re.DOTALL,
-)
-_MOODLE = re.compile(
+NAMES = {
     # The first number counts, because a student may choose a name that looks like another's.
-    r"(?P<name>.*?)_(?P<who>\d+)_assignsubmission_[a-z]+(?:_(?P<original>.*))?",
-    re.DOTALL,
-)
-NAMES = {"moodle": _MOODLE, "canvas": _CANVAS}
-Paths = Mapping[tuple[str, ...], Path]
+    "moodle": re.compile(
+        r"(?P<name>.*?)_(?P<who>\d+)_assignsubmission_[a-z]+(?:_(?P<original>.*))?", re.DOTALL
+    ),
+    "canvas": re.compile(
+        r"(?P<name>.*?)_(?P<late>LATE_)?(?P<who>\d+)_"
+        r"(?:(?P<attempt>\d{1,20})_(?P<original>.+)|(?:text|link)\.html)",
+        re.DOTALL,
+    ),
+}
+Paths = Mapping[Parts, Found]
 
 
 class File(NamedTuple):
-    """A submitted file: its place, and the name that the student gave it."""
+    """A submitted file: where it is, and the name that the student gave it."""
 
     path: Path
+    changed: float  # the time that a student's archive gives, or 0
     original: str
     entry: str  # the name that the LMS gave the file or its folder
-    place: tuple[str, ...] = ()  # its path below the entry
+    place: Parts = ()  # its path below the entry
     attempt: int = 0  # Canvas's number of the upload, highest for the newest
 
 
@@ -63,12 +65,11 @@ class HandedIn:
     notes: list[str] = field(default_factory=list)  # for the instructor
     time: datetime | None = None
     late: bool = False  # Canvas says so
-    is_stranger: bool = False  # not in the roster
     group: tuple[str, str] = ("", "")  # and the member who handed in for it
 
 
 def read_download(
-    extracted: Path, left_out: Collection[Path], system: str | None, known: Known
+    paths: Paths, system: str | None, known: Known, *, is_zip: bool
 ) -> tuple[str, Paths]:
     """Return which system made a download, and its files by their paths in it.
 
@@ -76,23 +77,19 @@ def read_download(
     export of Google Drive, so their names have to name students. This does not hold if the folder
     has the name of a known student or `system` is given.
     """
-    found = sorted({*left_out, *(path for path in extracted.rglob("*") if path.is_file())})
-    paths = {path.relative_to(extracted).parts: path for path in found}
-    paths = {parts: path for parts, path in paths.items() if not parts[0].endswith(".csv")}
-    is_zip = False
-    for is_outermost in (True, False):  # the download, or the one folder in it
-        tops = {parts[0] for parts in paths}
-        inner = {parts[1:]: path for parts, path in paths.items() if parts[1:]}
-        holds_class = is_outermost or (is_zip and len({parts[0] for parts in inner}) > 1)
-        holds_class &= _recognize(paths) in (None, "folder")
-        if len(tops) == 1 and (holds_class or _recognize(inner) not in (None, "folder")):
-            is_zip, paths = max(tops).endswith(".zip"), inner
+    paths = {parts: paths[parts] for parts in sorted(paths) if not parts[0].endswith(".csv")}
+    inner = {parts[1:]: found for parts, found in paths.items() if parts[1:]}
+    holds_class = is_zip and len({parts[0] for parts in inner}) > 1
+    holds_class &= _recognize(paths) in (None, "folder")
+    is_only_folder = len({parts[0] for parts in paths}) == 1
+    if is_only_folder and (holds_class or _recognize(inner) not in (None, "folder")):
+        paths = inner
     notebooks = [parts for parts in paths if NOTEBOOK.search(parts[-1])]
     is_unclear = system is None and len({parts[0] for parts in paths}) == 1 < len(notebooks)
     is_unclear &= not any(key(parts[0]) in known for parts in notebooks)
     system = system or _recognize(paths)
     if system is None or (system == "folder" and is_unclear):
-        loose = {parts[-1:]: path for parts, path in paths.items()}
+        loose = {parts[-1:]: found for parts, found in paths.items()}
         return "folder", loose if len(loose) == len(paths) else {}  # equal names tell nothing
     return system, paths
 
@@ -109,129 +106,104 @@ def _recognize(paths: Paths) -> str | None:
     return "folder" if any(len(parts) > 1 for parts in paths) else None
 
 
-class _Loader(yaml.SafeLoader):
-    """A loader of YAML written by Ruby. Objects become plain mappings and strings."""
-
-
-def _plain(loader: yaml.SafeLoader, _: str, node: yaml.Node) -> Any:
-    is_mapping = isinstance(node, yaml.MappingNode)
-    return loader.construct_mapping(node, deep=True) if is_mapping else node.value
-
-
-_Loader.add_multi_constructor("!ruby/", _plain)
-
-
-def read_metadata(path: Path | None, known: Known) -> dict[str, list[Person]]:
-    """Return the submitters of each Gradescope folder."""
-    submissions: dict[str, list[Person]] = {}
+def _submitters(found: Found | None, known: Known) -> dict[str, list[Person]]:
+    """Return the submitters of each Gradescope folder, from metadata that Ruby has written."""
+    submitters: dict[str, list[Person]] = {}
     try:
-        document = yaml.load((path or Path(METADATA)).read_bytes(), _Loader)
-        for folder, about in document.items():
+        text = found.path.read_text(encoding="utf-8") if found else ""
+        for folder, about in yaml.safe_load(re.sub(r"!ruby/\S+", "", text)).items():
             time = about.get(":created_at")
             time = time.get("utc") if isinstance(time, dict) else time
-            submissions[folder] = []
+            when = parse_time(str(time)) if time else None
+            submitters[folder] = []
             for one in about[":submitters"]:
-                ids = [str(one.get(name) or "") for name in (":sid", ":email")]
-                if person := person_of(ids, str(one.get(":name") or ""), known):
-                    when = parse_time(str(time)) if time else None
-                    submissions[folder].append(person._replace(time=when))
+                sid, email, name = (str(one.get(at) or "") for at in (":sid", ":email", ":name"))
+                if person := person_of([sid, email], name, known):
+                    submitters[folder].append(person._replace(time=when))
     except (OSError, ValueError, LookupError, AttributeError, TypeError, yaml.YAMLError) as error:
         raise UsageError(
             f"{METADATA}, in which Gradescope says whose the folders are, is missing or damaged: "
             "download the submissions again"
         ) from error
-    return submissions
+    return submitters
 
 
 def handed_in(
     system: str,
     paths: Paths,
-    left_out: Mapping[Path, str],
-    roster: Collection[Person],
+    roster: Sequence[Person],
     known: Known,
-    names: Names,
+    meant: Mapping[str, tuple[str, str]],
 ) -> tuple[list[HandedIn], list[str]]:
-    """Return what each student in the download or roster handed in, and stray files."""
-    metadata = read_metadata(paths.get((METADATA,)), known) if system == "gradescope" else {}
+    """Return what each student in the download or roster handed in, and stray files.
+
+    `meant` has the students whom names of files and folders in a download without a system name.
+    """
+    submitters = _submitters(paths.get((METADATA,)), known) if system == "gradescope" else {}
     claims = Counter(one_id for person in roster for one_id in set(person.ids))
     by_id = {one: person for person in roster for one in person.ids if claims[one] == 1}
     by_student = {person.student: person for person in roster}
-    found: dict[str, HandedIn] = {}
+    works: dict[str, HandedIn] = {}
     strays: list[str] = []
-    for parts, path in paths.items():
-        owners = list(_owners(system, parts, path, metadata, names))
-        if not owners and parts != (METADATA,):
-            strays.append(left_out.get(path, "/".join(parts)))
-        for owner, file, late in owners:
+    entries: dict[str, dict[Parts, Found]] = defaultdict(dict)
+    for parts, found in paths.items():
+        entries[parts[0]][parts[1:]] = found
+    for top, below in entries.items():
+        match = NAMES[system].fullmatch(top) if system in NAMES else None
+        about = match.groupdict("") if match else {}
+        if system == "canvas" and top.startswith("anon_"):
+            raise UsageError(
+                f"{top} names nobody, since the assignment is graded anonymously: show the names "
+                "in Canvas and download again"
+            )
+        owners = submitters.get(top, [])
+        if match and system == "canvas":
+            owners = [Person(about["who"], about["name"], [about["who"]])]
+        elif match:
+            owners = [Person(top, "", [about["who"]])]
+        elif system == "folder" and (() not in below or top in meant):
+            owners = [Person(top, "", [key(top)])]
+        for owner in owners:
             person = next((by_id[one] for one in owner.ids if one in by_id), None)
-            meant = names.meant(owner.student) if person is None and system == "folder" else None
-            note = f"found by the {meant[1]} in {file.entry!r}" if meant else ""
-            if meant and key(owner.student) in known:  # work that was collected keeps its owner
-                is_other, remedy = meant[0] != owner.student, "from submitted/ and collect again"
-                note = f"fits {meant[0]}: remove {owner.student} {remedy}" if is_other else ""
-                meant = None
-            if meant:
-                person = by_student.get(meant[0], Person(meant[0], "", []))
+            note, (other, what) = "", meant.get(top, ("", ""))
+            if person is None and other and key(top) not in known:
+                person = by_student.get(other, Person(other, "", []))
+                note = f"found by the {what} in {top!r}"
+            elif person is None and other not in ("", top):  # collected work keeps its owner
+                note = f"fits {other}: remove {top} from submitted/ and collect again"
+            elif person is None and roster:
+                note = "not in the roster"
             somebody = person or owner
-            one = found.setdefault(somebody.student, _nothing_of(somebody))
-            one.notes += [note] if note and note not in one.notes else []
-            one.late |= late
+            one = works.setdefault(somebody.student, HandedIn(somebody.student, somebody.name))
+            one.notes += [text for text in (somebody.note, note) if text and text not in one.notes]
+            one.late |= bool(about.get("late"))
             one.time = owner.time or somebody.time
-            one.is_stranger = person is None and bool(roster)
-            if path in left_out:
-                one.problems.append(left_out[path])
-            elif one.is_stranger and system == "moodle":
-                one.problems.append("its number is not in the worksheet: download both again")
-            else:
-                one.files.append(file)
-    if not found and system == "folder":
+            for place, found in below.items():
+                original = place[-1] if place else about.get("original") or top
+                attempt = int(about.get("attempt") or 0)
+                if found.problem:
+                    one.problems.append(found.problem)
+                elif person is None and system == "moodle":
+                    one.problems.append("its number is not in the worksheet: download both again")
+                else:
+                    file = File(found.path, found.changed, original, top, place, attempt)
+                    one.files.append(file)
+        if not owners and top != METADATA:
+            strays += [found.problem or "/".join((top, *place)) for place, found in below.items()]
+    if not works and system == "folder":
         raise UsageError(
             "this is not a download of Canvas, Moodle or Gradescope, not a folder with a folder "
             "for each student, and no notebook is named after a student in --roster or the "
             "gradebook: name another one, or say what it is with --from"
         )
-    if not found:
+    if not works:
         raise UsageError(f"no name in this download is as {system} makes it: leave --from out")
-    if system == "moodle" and all(one.is_stranger for one in found.values()):
+    if system == "moodle" and not works.keys() & by_student.keys():
         raise UsageError(
             "the worksheet of --roster has none of the numbers in this download, so it is that of "
             "another assignment: download the grading worksheet of this one"
         )
-    for person in roster:
-        found.setdefault(person.student, _nothing_of(person))
-    return sorted(found.values(), key=lambda one: one.student), list(dict.fromkeys(strays))
-
-
-def _nothing_of(person: Person) -> HandedIn:
-    """Return a student who has handed in nothing so far."""
-    return HandedIn(person.student, person.name, notes=[person.note] if person.note else [])
-
-
-def _owners(
-    system: str,
-    parts: tuple[str, ...],
-    path: Path,
-    metadata: Mapping[str, Collection[Person]],
-    names: Names,
-) -> Iterator[tuple[Person, File, bool]]:
-    """Yield each owner of a downloaded file, the file, and whether it is late."""
-    top, last = parts[0], parts[-1]
-    if system == "gradescope":
-        for person in metadata.get(top, ()):
-            yield person, File(path, last, top, parts[1:]), False
-    elif system == "moodle":
-        if match := _MOODLE.fullmatch(top):
-            original = last if len(parts) > 1 else match["original"] or top
-            yield Person(top, "", [match["who"]]), File(path, original, top, parts[1:]), False
-    elif system == "canvas":
-        if top.startswith("anon_"):
-            raise UsageError(
-                f"{top} names nobody, since the assignment is graded anonymously: show the names "
-                "in Canvas and download again"
-            )
-        if match := _CANVAS.fullmatch(top):
-            original = last if len(parts) > 1 else match["original"] or top
-            file = File(path, original, top, parts[1:], int(match["attempt"] or 0))
-            yield Person(match["who"], match["name"], [match["who"]]), file, bool(match["late"])
-    elif len(parts) > 1 or names.meant(top):
-        yield Person(top, "", [key(top)]), File(path, last, top, parts[1:]), False
+    for one in roster:
+        notes = [one.note] if one.note else []
+        works.setdefault(one.student, HandedIn(one.student, one.name, notes=notes))
+    return sorted(works.values(), key=lambda one: one.student), list(dict.fromkeys(strays))

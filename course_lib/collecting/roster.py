@@ -1,10 +1,12 @@
-"""Read the class from a file of an LMS, enter it into the gradebook, and recognize its names.
+"""Read the class and its groups from files, enter it into the gradebook, recognize its names.
 
 A Moodle worksheet may be in any language, so its columns are found by what they hold: a number for
 the assignment such as "Participant 815", the name, columns of ids, and the times. The months in
 these times are those of the language in which all times have the correct weekday. Canvas does not
-translate its headers. GitHub Classroom's roster has the columns identifier, github_username,
-github_id and name (https://docs.github.com/education, "Manage classroom rosters").
+translate its headers. Its export of a group category (People, a group set, Export) has the columns
+name, canvas_user_id, user_id, login_id, sections, group_name, canvas_group_id and group_id. GitHub
+Classroom's roster has the columns identifier, github_username, github_id and name
+(https://docs.github.com/education, "Manage classroom rosters").
 """
 
 import contextlib
@@ -19,7 +21,6 @@ from typing import NamedTuple
 import babel
 from babel.localedata import locale_identifiers
 
-from course_lib.collecting.dates import has_gradebook
 from course_lib.grading.adapters.nbgrader import one_transaction
 from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 from course_lib.grading.exports.lms import IDS
@@ -30,7 +31,6 @@ from course_lib.grading.intake.timestamps import parse_time
 from course_lib.workspace.errors import UsageError
 from course_lib.workspace.files import write_atomically
 
-_LONGEST = 200  # bytes of an id, which names a folder
 # Each kind of roster: what it is, the headers that identify it, and the columns with student ids,
 # first the preferred one for a class that has none yet.
 _KINDS = {
@@ -47,6 +47,7 @@ _KINDS = {
 _ELSEWHERE = {"canvas": ("ID",), "github": ("github_username",)}
 _NAMES = ("Student", "Full name", "First Name", "FirstName", "first_name")
 _NAMES += ("Last Name", "LastName", "last_name", "name")
+_MEMBERS = ("canvas_user_id", "login_id", "user_id", "student", "id", "email")
 _MODIFIED = "Last modified (submission)"
 _TIME = re.compile(r"\d{4}.*\d[:.]\d\d|\d[:.]\d\d.*\d{4}", re.DOTALL)
 Known = Mapping[str, str]  # student by the key of an id, address or number
@@ -185,7 +186,6 @@ def person_of(
     """
     usable = re.compile(r"[^./\\\0-\x1f][^/\\\0-\x1f]*")  # a valid folder name
     ids = [one.strip() for one in ids if usable.fullmatch(one.strip())]
-    ids = [one for one in ids if len(one.encode("utf-8", "replace")) <= _LONGEST]
     if not ids:
         return None
     email = next((one for one in ids if "@" in one), "")
@@ -200,6 +200,26 @@ def person_of(
         note = f"{' and '.join(sorted(same))} are one student: keep one of them"
     note = note and f"{note} (the same e-mail address or number; did a spreadsheet drop zeros?)"
     return Person(student, name, keys, None, email, note)
+
+
+def read_groups(path: Path, known: Known, people: Iterable[Person]) -> dict[str, str]:
+    """Return each member's group, from Canvas's file or one with the columns student and group."""
+    sheet = read_sheet(path)
+    at, ids = sheet.columns("group_name", "group"), sheet.columns(*_MEMBERS)
+    if len(at) != 1 or not ids:
+        raise UsageError(
+            f"{path} needs a column group or group_name, and a column {', '.join(_MEMBERS[:-1])} "
+            f"or {_MEMBERS[-1]} (its columns: {listed(sheet.header)})"
+        )
+    everyone = dict(known)
+    for one in people:
+        everyone |= {key(name): one.student for name in (*one.ids, one.elsewhere, one.student)}
+    groups: dict[str, str] = {}
+    for row in sheet.rows:
+        person, group = person_of([row[column] for column in ids], "", everyone), row[at[0]].strip()
+        if person and group and groups.setdefault(person.student, group) != group:
+            raise UsageError(f"{path} has two groups for {person.student!r}: remove one")
+    return groups
 
 
 def enroll(course: ClassFolder, people: Collection[Person]) -> tuple[int, int]:
@@ -228,7 +248,7 @@ def enroll(course: ClassFolder, people: Collection[Person]) -> tuple[int, int]:
 
 def class_of(course: ClassFolder) -> list[Person]:
     """Return the students in the gradebook."""
-    if not has_gradebook(course):
+    if not course.has_gradebook:
         return []
     with quiet_nbgrader(), course.gradebook() as gradebook:
         return [
@@ -243,32 +263,30 @@ def class_of(course: ClassFolder) -> list[Person]:
         ]
 
 
-class Names:
-    """The students of a class by the words that name them in a file's or folder's name."""
+def match_names(
+    names: Iterable[str], people: Iterable[Person], lesson: str
+) -> dict[str, tuple[str, str]]:
+    """Return the only student whom each name of a file or folder names, and by what.
 
-    def __init__(self, people: Iterable[Person], lesson: str) -> None:
-        self._lesson = " ".join(_words(lesson))
-        self._labels: dict[frozenset[str], set[tuple[str, str]]] = defaultdict(set)
-        self._with: dict[str, set[frozenset[str]]] = defaultdict(set)  # labels by one of the words
-        for one in people:
-            labels = [(label, "id") for label in (*one.ids, one.email.partition("@")[0])]
-            for label, kind in [*labels, (one.name, "name")]:
-                words = frozenset(_words(label))
-                if len("".join(words)) > 2:
-                    self._labels[words].add((one.student, kind))
-                    self._with[min(words)].add(words)
-
-    def meant(self, name: str) -> tuple[str, str] | None:
-        """Return the only student whom a name names, and by what. Most words count."""
-        text = f" {' '.join(_words(NOTEBOOK.sub('', name)))} ".replace(f" {self._lesson} ", "  ")
-        words = frozenset(text.split())
-        found = [one for word in words for one in self._with.get(word, ()) if one <= words]
-        best = max(found, key=lambda one: (len(one), sorted(one)), default=frozenset[str]())
-        who = {student for student, _ in self._labels.get(best, ())}
-        others = (self._labels[one] for one in found if not one <= best)
-        if len(who) != 1 or any({student for student, _ in one} != who for one in others):
-            return None
-        return min(self._labels[best])
+    The label with most words counts. A name that fits other students, too, names nobody.
+    """
+    labels: dict[frozenset[str], set[tuple[str, str]]] = defaultdict(set)
+    for one in people:
+        kinds = dict.fromkeys([*one.ids, one.email.partition("@")[0]], "id") | {one.name: "name"}
+        for label, kind in kinds.items():
+            words = frozenset(_words(label))
+            if len("".join(words)) > 2:
+                labels[words].add((one.student, kind))
+    meant = {}
+    for name in names:
+        text = f" {' '.join(_words(NOTEBOOK.sub('', name)))} "
+        words = frozenset(text.replace(f" {' '.join(_words(lesson))} ", "  ").split())
+        found = [label for label in labels if label <= words]
+        best = max(found, key=len, default=frozenset())
+        fits = [label for label in found if not label < best]
+        if len({student for label in fits for student, _ in labels[label]}) == 1:
+            meant[name] = min(labels[best])
+    return meant
 
 
 def _words(text: str) -> list[str]:

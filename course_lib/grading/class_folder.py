@@ -104,8 +104,18 @@ class ClassFolder:
         """Return the part of the class that submitted code could read, with the remedy, or ""."""
         steps = ("source", "release", "submitted", "autograded", "feedback")
         parts = [self.root, *map(self.step, steps)]
+        return exposed([*parts, self.database] if self.database else parts)
+
+    @property
+    def database(self) -> Path | None:
+        """Return the file of the gradebook, or None if a server has it."""
         kind, _, path = self._folders.db_url.partition(":///")
-        return exposed([*parts, Path(path)] if kind == "sqlite" else parts)
+        return Path(path) if kind == "sqlite" else None
+
+    @property
+    def has_gradebook(self) -> bool:
+        """Return whether there is a gradebook. Opening it would create a database in SQLite."""
+        return self.database is None or self.database.is_file()
 
     def ledger_path(self, lesson: str) -> Path:
         """Return the folder that holds the state of each submission of a lesson."""

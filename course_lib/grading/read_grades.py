@@ -10,13 +10,14 @@ from sqlalchemy.orm import selectinload
 from course_lib.grading.adapters.nbgrader import Assignment, Grade, Submission, is_by_hand
 from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.graded import BLANK, GradedExercise, GradedLesson, GradedSubmission
+from course_lib.grading.intake.submissions import submission_in
 from course_lib.grading.intake.timestamps import read_stamp
 from course_lib.grading.ledger import Entry, Ledger
 from course_lib.grading.read_checks import AN_EARLIER_VERSION, earlier_versions, read_notebook
 
 
 def read_lesson(course: ClassFolder, lesson: str, *, brief: bool = False) -> GradedLesson:
-    """Return all grades of a lesson.
+    """Return all grades of a lesson, and who submitted work that is not graded yet.
 
     If `brief`, read only graded notebooks in which points are missing, to find the reasons. The
     result then has no mistakes or messages.
@@ -49,6 +50,12 @@ def read_lesson(course: ClassFolder, lesson: str, *, brief: bool = False) -> Gra
                 if not submission.timestamp and (problem := read_stamp(work).problem):
                     graded = replace(graded, notices=(*graded.notices, problem))
             students.append(graded)
+    known = {graded.student for graded in students}
+    folders = (one for one in submitted.glob("*/") if one.name not in known)
+    found = (submission_in(folder, lesson) for folder in folders)
+    ungraded = {one.student for one in found if one is not None} - known
+    why = f"collected, not graded yet: course grade {lesson}"
+    students += [GradedSubmission(student, problem=why) for student in ungraded]
     students.sort(key=lambda graded: graded.student)
     return GradedLesson(lesson, tuple(students), exercises, answers, extensions=extensions)
 

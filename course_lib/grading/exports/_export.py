@@ -11,7 +11,7 @@ from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 from course_lib.grading.exports import lms
 from course_lib.grading.exports.request import ExportRequest, Groups, Outcome
 from course_lib.grading.exports.sheet import Sheet, key, parse_number, read_sheet
-from course_lib.grading.graded import ABSENT, GradedLesson, GradedSubmission
+from course_lib.grading.graded import GradedLesson, GradedSubmission
 from course_lib.grading.intake.timestamps import parse_time
 from course_lib.grading.read_grades import read_lesson
 from course_lib.workspace.errors import ExportError, GradingError
@@ -66,9 +66,8 @@ def _read_gradebook(
     course: ClassFolder, request: ExportRequest
 ) -> tuple[list[tuple[str, ...]], list[GradedLesson]]:
     """Return each student's id, names and address, and the lessons with their headings."""
-    kind, _, path = course.coursedir("").db_url.partition(":///")
-    if kind == "sqlite" and not Path(path).is_file():  # opening creates a missing one
-        raise ExportError(f"there is no gradebook {path}; grade first: course grade LESSON")
+    if not course.has_gradebook:
+        raise ExportError(f"there is no gradebook {course.database}: course grade LESSON")
     with course.gradebook() as gradebook:
         people = [
             (one.id, one.last_name or "", one.first_name or "", one.email or "")
@@ -92,12 +91,13 @@ def _read_gradebook(
         now = datetime.now(UTC).replace(tzinfo=None)
         if request.zero_missing and (dues[name] or now) <= now:
             kept = {one for one, due in lesson.extensions.items() if parse_time(due) > now}
-            kept |= {path.parent.name for path in course.step("submitted").glob(f"*/{name}")}
             gone = [one for one, *_ in people if lesson.of(one).absent and one not in kept]
             zeros = (GradedSubmission(one, absent=True, zero=True) for one in gone)
             lesson = replace(lesson, students=(*lesson.students, *zeros))
         lessons.append(lesson)
-    return sorted(people), lessons
+    known = {one for one, *_ in people}
+    strangers = {one.student for lesson in lessons for one in lesson.students} - known
+    return sorted([*people, *((one, "", "", "") for one in strangers)]), lessons
 
 
 def grades_table(
@@ -117,13 +117,14 @@ def grades_table(
             grade = lesson.of(student)
             scores = {one.exercise: one.score for one in grade.rows}
             written = [one.score for one in grade.answers if one.score is not None]
+            is_known = grade.rows or grade.answers  # to the gradebook
             row += [scores.get(name) for name in counted]
             row += [
                 sum(written) if written and len(written) == len(grade.answers) else None,
                 grade.score(partial),
                 lesson.all_points,
-                None if grade.state == ABSENT else grade.late_seconds,
-                None if grade.state == ABSENT else grade.late_penalty,
+                grade.late_seconds if is_known else None,
+                grade.late_penalty if is_known else None,
                 grade.state,
                 "" if grade.reason == grade.state else grade.reason,
             ]

@@ -43,7 +43,7 @@ def find_submissions(
     found = [
         one
         for folder in sorted(submitted.iterdir())
-        if folder.is_dir() and (one := _handed_in(folder, lesson)) is not None
+        if folder.is_dir() and (one := submission_in(folder, lesson)) is not None
     ]
     missing = sorted(set(students or ()) - {one.student for one in found})
     if not found:
@@ -53,7 +53,7 @@ def find_submissions(
     return [one for one in found if students is None or one.student in students]
 
 
-def _handed_in(place: Path, lesson: str) -> Submission | None:
+def submission_in(place: Path, lesson: str) -> Submission | None:
     """Return a student's submission of a lesson, even if misplaced, or None if there is none."""
     student, folder = utf8(place.name), place / lesson
     named = folder / f"{lesson}.ipynb"

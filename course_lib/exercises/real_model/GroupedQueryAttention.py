@@ -125,11 +125,12 @@ def problems(rng) -> Problems:
     yield "Float32 inputs and weights must give float32 outputs."
     yield edge(2, 5, (4, 2, 2), dtype="float32")
     yield "Any number of positions must work."
-    yield edge(1, 70, (2, 1, 2))
+    yield edge(1, 70, (2, 1, 2), tolerance=1e-4)  # float32 rounds an angle of 70 to 4e-6
     yield "Gradients must reach x and all four layers."
     upstream = rng.normal(size=(1, 3, 4))
     given = drawn(rng, 1, 3, (2, 1, 2), requires_grad=True)
-    yield module(given, (2, 1, 2), grad_outputs=upstream)
+    # In float32, terms that cancel can leave a larger error in a gradient than in the outputs.
+    yield module(given, (2, 1, 2), grad_outputs=upstream, tolerance=5e-5)
 
 
 class Grouped(WithHeads, AttentionModule):

@@ -16,7 +16,6 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
-from unittest.mock import patch
 
 os.environ["OMP_NUM_THREADS"] = "1"
 
@@ -43,7 +42,7 @@ PAGE = (
 )
 NUMBER, NUM_STEPS = 43, 800
 SIZE = (720, 420)  # of the animation; the README is read at 360 pixels, too
-MOMENTS, MOST_WORDS = 40, 4
+MOST_WORDS = 4
 FRAME, HELD = 130, 3500  # milliseconds of a frame, and of the last one
 WIDE = (810, 400)  # of a setting of the password, twice as large as the README shows it
 SETTINGS = {0: "The whole model writes 7K2QX9.", 1: "Without eight heads, it writes 7272."}
@@ -76,20 +75,10 @@ def main() -> int:
 
 def training() -> list[tuple[int, plotting.Guess]]:
     """Train lesson 00's translator, and return steps and what it wrote for one number there."""
-    moments = set(np.rint(1 + np.linspace(0, 1, MOMENTS) ** 2.5 * (NUM_STEPS - 1)).astype(int))
-    recorded = []
-
-    def record(num_steps, guess, source, *, wanted):
-        def watch(step: int, loss: float) -> None:
-            if step in moments:
-                recorded.append((step, guess()))
-
-        return watch
-
     numerals = Numerals()
-    with patch.object(plotting, "watch_training", record):
-        train_translator(new_translator(numerals), numerals, NUM_STEPS, watch=NUMBER)
-    return recorded
+    watch = train_translator(new_translator(numerals), numerals, NUM_STEPS, watch=NUMBER)
+    assert watch is not None
+    return list(zip(watch.steps, watch.guesses, strict=True))
 
 
 def animate(recorded: list[tuple[int, plotting.Guess]], look: Look, picture: Path) -> None:

@@ -210,15 +210,18 @@ def test_ids_stay_when_a_cell_is_inserted_elsewhere(course):
     assert set(before) <= set(after)
 
 
-def test_files_beside_the_lesson_reach_release_and_kernel_and_python_does_not(course):
+def test_data_beside_a_lesson_reach_release_and_kernel_and_python_and_saved_pages_do_not(course):
     folder = course.text(SLUG).parent
     (folder / "table.csv").write_text("1,2\n")
     (folder / "helper.py").write_text("x = 1\n")
+    (folder / "my_translator.html").write_text("saved by a cell")
     edit(course.text(SLUG), "import math", "import math\nfrom pathlib import Path")
     edit(course.text(SLUG), "print(double(4)", 'print(Path("table.csv").read_text(), double(4)')
     run(course)
     released = {p.name for p in course.release(SLUG).parent.iterdir()}
     assert released == {f"{SLUG}.ipynb", "table.csv"}
+    (folder / "my_translator.html").write_text("saved again")
+    assert drifts(course) == []
     (folder / "table.csv").write_text("3,4\n")
     assert [d.path for d in drifts(course)] == [f"solutions/{SLUG}/{SLUG}.ipynb"]
     theirs = course.release(SLUG).with_name("table.csv")

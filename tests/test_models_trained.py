@@ -1,6 +1,7 @@
 """The stored models are good enough, and a model that is not is never stored."""
 
 import contextlib
+import re
 from pathlib import Path
 
 import numpy as np
@@ -26,12 +27,13 @@ from course_lib.models.stories import CHARACTERS, in_names, stories
 from course_lib.models.training import train
 from course_lib.models.whole_game import (
     cross_attention_inputs,
+    new_translator,
     translate,
     translate_batch,
     use_module,
     use_softmax,
 )
-from course_lib.plotting import figure_html
+from course_lib.plotting import Guess, figure_html, watch_training
 from course_lib.workspace.errors import BuildError
 from course_lib.workspace.sources import reached
 
@@ -221,3 +223,45 @@ def test_a_model_is_stored_under_the_names_of_its_parts_if_it_is_good_enough(
     shapes = {name: array.shape for name, array in np.load(path, allow_pickle=False).items()}
     assert shapes == {name: array.shape for name, array in trained.weights(path.name).items()}
     assert " weights, " in said
+
+
+# --- a page of one's own ----------------------------------------------------------------
+
+
+@pytest.fixture
+def training():
+    """Return the record of a training that ended after 40 steps of as many words as possible."""
+    watch = watch_training(40, lambda: Guess(["seventy"] * 12, np.full((12, 14), 0.07)), "d" * 14)
+    for step in range(40):
+        watch(step + 1, 3.0)
+    return watch
+
+
+def test_a_saved_translator_is_one_small_file_that_names_no_other_host(
+    translator, training, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    trained.save_translator(translator, training)
+    [path] = tmp_path.iterdir()
+    page = path.read_text(encoding="utf-8")
+    assert path.name == "my_translator.html" and path.stat().st_size < 400_000
+    assert capsys.readouterr().out.endswith(
+        f"my_translator.html: {path.stat().st_size / 1000:.0f} kB. "
+        "Open it in a browser, or send it to someone.\n"
+    )
+    hosts = set(re.findall(r"(?:\w+:)?//([\w-]+\.[\w.-]+)", page))
+    assert hosts == {"www.w3.org"}  # the name of SVG
+    assert not re.search(r"<(?:link|iframe|form)|\ssrc=\"(?!data:)|url\(|import\(|fetch\(", page)
+
+
+def test_a_page_is_not_saved_for_another_language_or_half_a_training(
+    translator, training, tmp_path
+):
+    french = new_translator(Numerals("french"))
+    with pytest.raises(ValueError, match=r"`model` must read the \d+ characters of `Numerals\(\)`"):
+        trained.save_translator(french, training, tmp_path / "page.html")
+    halfway = watch_training(40, training.guesses.pop, "dreiundvierzig")
+    halfway(1, 3.0)
+    with pytest.raises(ValueError, match="must have reached its last step; got 1 of 40 steps"):
+        trained.save_translator(translator, halfway, tmp_path / "page.html")
+    assert not [*tmp_path.iterdir()]

@@ -45,9 +45,11 @@ def test_a_moment_says_the_loss_and_the_guess_and_whether_it_is_right(losses, gu
     assert ("✓" in plot.svg) == ("right" in words)
 
 
-def test_every_moment_is_as_high_as_the_others():
+def test_every_moment_is_as_high_as_the_others_and_fits_a_telephone():
     guesses = RIGHT, Guess(["seventy"] * 12, np.full((12, 14), 0.07)), Guess([], np.zeros((0, 14)))
+    guesses += (Guess(["six"], np.full((1, 14), 0.07)),)
     pictures = [plotting.training_moment([1.0], 9, each, "dreiundvierzig").svg for each in guesses]
+    assert not any("min-width" in svg for svg in pictures)
     assert len({re.search(r' height="(\d+)"', svg)[1] for svg in pictures}) == 1
 
 
@@ -132,12 +134,15 @@ def test_the_time_left_is_that_of_steps_like_the_latest(monkeypatch, per_step, w
 def test_watching_does_not_change_what_is_learned(pages):
     numerals = Numerals(numbers=range(1, 50))
     models = [new_translator(numerals) for _ in range(2)]
-    losses = [
+    nothing, watch = (
         train_translator(model, numerals, 4, batch=4, watch=watch)
         for model, watch in zip(models, (None, 43), strict=True)
-    ]
-    assert torch.equal(*losses)
+    )
+    one, other = (torch.cat([p.ravel() for p in model.parameters()]) for model in models)
+    assert torch.equal(one, other)
     assert "dreiundvierzig becomes" in pages[0][0]
+    assert nothing is None and watch.steps == [1, 2, 3, 4] and watch.source == "dreiundvierzig"
+    assert [guess.weights.shape[1] for guess in watch.guesses] == [14] * 4
 
 
 def test_a_callback_is_called_in_eval_mode_after_each_step_and_replaces_the_bar(monkeypatch):

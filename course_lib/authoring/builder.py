@@ -13,10 +13,11 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 
 from course_lib.authoring.assemble import assemble
-from course_lib.authoring.lesson_tree import SOLUTIONS, LessonTree
+from course_lib.authoring.lesson_tree import NOT_DATA, SOLUTIONS, LessonTree
 from course_lib.authoring.paste import solution_path
 from course_lib.authoring.release import release_files
 from course_lib.workspace.course_toml import other_points
@@ -319,9 +320,11 @@ def input_digest(notebook, course: LessonTree, slug: str) -> str:
     sources = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
     parts = [_BUILDER, json.dumps(notebook, sort_keys=True)]
     parts.append(digest_of(influences(sources, course, slug), course.library))
-    for file in sorted(course.text(slug).parent.rglob("*")):
-        is_hidden = any(part.startswith((".", "__")) for part in file.parts[-2:])
-        if file.is_file() and file.suffix not in (".py", ".ipynb", ".pyc") and not is_hidden:
+    folder = course.text(slug).parent
+    for file in sorted(folder.rglob("*")):
+        names = file.relative_to(folder).parts
+        is_data = not any(fnmatch(name, pattern) for name in names for pattern in NOT_DATA)
+        if file.is_file() and is_data:
             parts += [course.relative(file), file_digest(file.read_bytes())]
     return file_digest("\0".join(parts).encode())
 

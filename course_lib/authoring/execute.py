@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from course_lib.authoring.lesson_tree import LessonTree
+from course_lib.authoring.lesson_tree import NOT_DATA, LessonTree
 from course_lib.authoring.paste import solution_path
 from course_lib.workspace.course_toml import FOLDER
 from course_lib.workspace.errors import BuildError
@@ -41,7 +41,7 @@ def execute(
     code_cells = [i for i, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
     total = len(code_cells)
     with tempfile.TemporaryDirectory(prefix="course-build-") as scratch:
-        hidden = shutil.ignore_patterns("*.py", "*.ipynb", "*.pyc", "__pycache__", ".*")
+        hidden = shutil.ignore_patterns(*NOT_DATA)
         folder = shutil.copytree(course.text(slug).parent, Path(scratch, slug), ignore=hidden)
         client = NotebookClient(
             notebook,

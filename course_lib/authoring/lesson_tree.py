@@ -8,6 +8,8 @@ from pathlib import Path
 
 SOLUTIONS = "solutions"
 RELEASE = "notebooks"
+# What stands beside a lesson's data files: texts, notebooks, and pages that their cells save.
+NOT_DATA = ("*.py", "*.ipynb", "*.pyc", "*.html", "__pycache__", ".*")
 _LESSON_FOLDER = re.compile(r"\d\d_[a-z0-9_]+")
 
 

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from course_lib.authoring.lesson_tree import RELEASE, SOLUTIONS, LessonTree
+from course_lib.authoring.lesson_tree import NOT_DATA, RELEASE, SOLUTIONS, LessonTree
 from course_lib.workspace.errors import BuildError
 from course_lib.workspace.folder import load_config
 
@@ -27,7 +27,7 @@ def release_files(course: LessonTree, slug: str, notebook: str) -> dict[str, byt
     with tempfile.TemporaryDirectory(prefix="course-release-") as scratch:
         root = Path(scratch).resolve()
         source, release = root / SOLUTIONS / slug, root / RELEASE / slug
-        hidden = shutil.ignore_patterns("*.py", "*.ipynb", "*.pyc", "__pycache__", ".*")
+        hidden = shutil.ignore_patterns(*NOT_DATA)
         shutil.copytree(course.text(slug).parent, source, ignore=hidden)
         (source / f"{slug}.ipynb").write_text(notebook, encoding="utf-8", newline="\n")
         config = load_config(course.root)

@@ -4,12 +4,12 @@ Their weights are NumPy archives in half precision, without code, whose arrays h
 parameters. A model whose parts the reader writes is passed as an argument.
 """
 
-import base64
 import itertools
 import string
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from string import Template
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,12 +19,14 @@ from torch import nn
 from course_lib import plotting
 from course_lib.models.numerals import Numerals
 from course_lib.models.translator import Translator
-from course_lib.models.whole_game import NUM_HEADS, WINDOW, new_translator, translate
-from course_lib.plotting import Live, Plot
+from course_lib.models.whole_game import LONGEST, NUM_HEADS, WINDOW, new_translator, translate
+from course_lib.plotting import Live, Plot, Watch
+from course_lib.plotting.attention import in_digits
 from course_lib.plotting.colors import ROLES
 
 TRANSLATOR, INDUCTION, WRITER = "translator.npz", "induction.npz", "writer.npz"
 LETTERS = string.ascii_uppercase  # the induction model's tokens: A is 0
+ZERO = 2048  # the code of a weight of 0 in a page, as in network.js
 _USES = ("network", "attention", "live")  # scripts whose functions the two models' scripts call
 
 _CAPTION = (
@@ -33,6 +35,47 @@ _CAPTION = (
     "differently, as in “dreiundvierzig” and “forty three”. Another model, trained the same way, "
     "may look at another letter of “vierzig” and still write “forty”."
 )
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>A translator that I trained</title>
+<style>
+:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }
+body { margin: 0; background: Canvas; color: CanvasText; }
+main { max-width: 1360px; margin: 0 auto; padding: 8px 16px; }
+h1 { font-size: clamp(1.6rem, 4vw, 2.2rem); line-height: 1.2; margin: 0.5em 0; }
+h2 { font-size: 1.2rem; margin: 0.5em 0; }
+p { max-width: 52em; }
+figcaption { font-size: 14px; max-width: 50em; }
+@media (min-width: 1200px) {
+  main { display: grid; grid-template-columns: minmax(0, 1fr) 602px; gap: 0 48px; }
+  main > :not(section) { grid-column: 1 / -1; margin: 0.5em 0; }
+}
+</style>
+<main>
+<h1>I trained this neural network to translate numbers</h1>
+<p>From examples alone, its $count parameters learned to turn German numbers into English. Type any
+number. The network runs in this page, and arcs show which letters it looks at for each word.</p>
+<p id="without">To type a number, open this file in a web browser.</p>
+<section aria-label="The translator">
+$translator
+</section>
+<section id="training" hidden>
+<h2>How it learned</h2>
+<p>This is a recording of the training, in $steps steps. It shows which letters of
+<i lang="de">$source</i> the network looked at, and what it wrote.</p>
+$training
+</section>
+<p>I trained it in the course <i>Build attention yourself</i>. This page loads nothing and sends
+nothing.</p>
+</main>
+<script>
+document.getElementById("without").remove();
+document.getElementById("training").hidden = false;
+</script>
+"""
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -92,16 +135,6 @@ def live_translator(*, yours: Translator | None = None) -> Plot:
         packed |= plotting.live(lambda: {"yours": _packed(_as_in_torch(yours))}, {})
     text = "".join(parts)
     words, attention_weights = translate(model, numerals, text)
-    data = {
-        "characters": numerals.source.tokens,
-        "words": numerals.target.tokens,
-        "text": text,
-        "heads": NUM_HEADS,
-        "window": WINDOW,
-        "longest": len(model.positions),
-        "colors": ROLES,
-        "weights": packed,
-    }
     alt = f"A trained translator reads {text} and writes {' '.join(words)}: "
     ends = np.cumsum([len(part) for part in parts])
     shares = [part.sum(1) for part in np.split(attention_weights.numpy(), ends[:-1], axis=1)]
@@ -116,8 +149,67 @@ def live_translator(*, yours: Translator | None = None) -> Plot:
     return replace(
         plotting.attention(attention_weights, words, text),
         alt=alt,
-        live=Live("translator", data, _USES),
+        live=_live(packed, text),
         caption=_CAPTION,
+    )
+
+
+def _live(packed: Mapping[str, Any], text: str) -> Live:
+    """Return the script that translates `text` first, and the weights of its models by name."""
+    numerals = Numerals()
+    data = {
+        "characters": numerals.source.tokens,
+        "words": numerals.target.tokens,
+        "text": text,
+        "heads": NUM_HEADS,
+        "window": WINDOW,
+        "longest": LONGEST,
+        "colors": ROLES,
+        "weights": packed,
+    }
+    return Live("translator", data, _USES)
+
+
+def save_translator(
+    model: Translator, training: Watch, path: str | Path = "my_translator.html"
+) -> None:
+    """Save a translator as one page, which needs no other file, no network and no Python.
+
+    The page contains the weights, rounded to 4095 steps for each array. JavaScript translates what
+    one types and draws the arcs, and the recorded training plays in a loop. Without scripts, the
+    last recorded picture remains. A file that exists is replaced.
+
+    Args:
+        model: made by `new_translator` or as in lesson 09, and trained on German numerals.
+        training: what watched its training, such as the result of `train_translator`.
+        path: the file to write.
+
+    Raises:
+        ValueError: the model reads another language, or the training did not reach its last step.
+    """
+    known = len(Numerals().source)
+    if model.characters.num_embeddings != known:
+        raise ValueError(
+            f"`model` must read the {known} characters of `Numerals()`; "
+            f"got {model.characters.num_embeddings} characters."
+        )
+    if training.num_steps not in training.steps:
+        raise ValueError(
+            f"`training` must have reached its last step; got {len(training.losses)} of "
+            f"{training.num_steps} steps. Run the cell that trains the model again."
+        )
+    packed = {"": _packed(_as_in_torch(model))}
+    still = replace(training.frames[-1], live=_live(packed, training.source), caption=_CAPTION)
+    page = Template(_PAGE).substitute(
+        count=f"{sum(parameter.numel() for parameter in model.parameters()):,}",
+        translator=plotting.figure_html(still),
+        steps=training.num_steps,
+        source=training.source,
+        training=plotting.figure_html(training.player(loops=True)),
+    )
+    Path(path).write_text(page, encoding="utf-8")
+    print(
+        f"{path}: {len(page.encode()) / 1000:.0f} kB. Open it in a browser, or send it to someone."
     )
 
 
@@ -170,10 +262,11 @@ def live_induction(model: Any) -> Plot:
 
 
 def _packed(weights: Mapping[str, torch.Tensor]) -> dict[str, Any]:
-    """Pack names with counts, and all numbers as base64 of little-endian half precision."""
-    arrays = {name: array.detach().cpu().numpy().astype("<f2") for name, array in weights.items()}
-    numbers = b"".join(array.tobytes() for array in arrays.values())
-    return {
-        "names": [[name, array.size] for name, array in arrays.items()],
-        "halves": base64.b64encode(numbers).decode("ascii"),
-    }
+    """Round each array to 4095 steps, and return names with counts and steps, and all numbers."""
+    names, codes = [], []
+    for name, tensor in weights.items():
+        array = tensor.detach().cpu().double().numpy()
+        step = float(np.abs(array).max()) / (ZERO - 1) or 1.0
+        names.append([name, array.size, step])
+        codes.append(np.rint(array / step).astype(int).ravel() + ZERO)
+    return {"names": names, "digits": in_digits(np.concatenate(codes))}

@@ -207,13 +207,13 @@ def train_translator(
     batch: int = 64,
     max_lr: float = 4e-3,
     watch: int | None = None,
-) -> Tensor:
-    """Train on random numbers for about twenty seconds, and return the loss of each step.
+) -> plotting.Watch | None:
+    """Train on random numbers for about twenty seconds, and return what was recorded of it.
 
     Args:
         num_steps, batch: the number of batches, and of numerals in each.
         max_lr: the largest learning rate, in the middle of the cycle.
-        watch: a number whose translation a figure shows while the model learns.
+        watch: a number whose translation a figure shows and records while the model learns.
     """
     device = next(model.parameters()).device
     batches = numerals.batches(batch, torch.Generator().manual_seed(0))
@@ -238,9 +238,8 @@ def train_translator(
             source,
             wanted=english(watch),
         )
-    return train(
-        model, next_loss, num_steps, max_lr=max_lr, label="learning numerals", watch=watched
-    )
+    train(model, next_loss, num_steps, max_lr=max_lr, label="learning numerals", watch=watched)
+    return watched
 
 
 def translate(model: Translator, numerals: Numerals, text: str | int) -> tuple[list[str], Tensor]:

@@ -21,5 +21,5 @@ from course_lib.plotting.online_softmax import online_softmax, tiles
 from course_lib.plotting.query_plane import query_plane
 from course_lib.plotting.scaled_dot_product import saturation
 from course_lib.plotting.source import show_source
-from course_lib.plotting.training import Guess, progress, training_moment, watch_training
+from course_lib.plotting.training import Guess, Watch, progress, training_moment, watch_training
 from course_lib.plotting.whole_game import bottleneck

@@ -99,9 +99,14 @@ function stillOf(figure) {
 
 function decoded({ weights, levels }) {
   return Array.from({ length: weights.length / 2 }, (_, n) => {
-    const level = 64 * DIGITS.indexOf(weights[2 * n]) + DIGITS.indexOf(weights[2 * n + 1]);
+    const level = fromDigits(weights, n);
     return level === MASKED ? null : level / levels;
   });
+}
+
+// The n-th number of two digits.
+function fromDigits(digits, n) {
+  return 64 * DIGITS.indexOf(digits[2 * n]) + DIGITS.indexOf(digits[2 * n + 1]);
 }
 
 function still() {

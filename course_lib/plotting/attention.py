@@ -88,11 +88,16 @@ def attention(
         "heads": shown.heads,
         "levels": LEVELS,
         "scale": shown.scale,
-        "weights": "".join(DIGITS[n // 64] + DIGITS[n % 64] for n in levels.flat),
+        "weights": in_digits(levels),
         "colors": colors.ROLES,
     }
     table = Table(["query", *shown.keys.said], rows)
     return Plot(_picture(shown, width), sentence(shown), table, live=Live("attention", data))
+
+
+def in_digits(numbers: np.ndarray) -> str:
+    """Return whole numbers from 0 to 4095 with two digits in base 64 for each."""
+    return "".join(DIGITS[n // 64] + DIGITS[n % 64] for n in numbers.flat)
 
 
 def _picture(shown: Attention, most: float) -> str:
@@ -199,7 +204,7 @@ def stage(
         parts.append(_word(shown.keys.shown[i], x, y, wide, blocked=bool(blocked[i])))
         if alone and weights[0, i] >= SHOWN_FROM:
             told = f"{weights[0, i]:.2f}"
-            parts.append(text(told.removeprefix("0") if wide < 30 else told, x, y - 8, 11))
+            parts.append(text(told.removeprefix("0") if wide < 36 else told, x, y - 8, 13))
     parts += [_word(shown.queries.shown[i], *place) for i, place in enumerate(below)]
     for name, places in zip(sides, (boxes, below), strict=True):
         y = places[0][1] + BOX / 2

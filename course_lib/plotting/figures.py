@@ -100,13 +100,18 @@ def figure_html(plot: Plot, *, inline: bool = False) -> str:
 
 
 def stepper(
-    frames: Sequence[Plot], controls: Sequence[Control], caption: str, *, plays: bool = False
+    frames: Sequence[Plot],
+    controls: Sequence[Control],
+    caption: str,
+    *,
+    plays: bool = False,
+    loops: bool = False,
 ) -> Plot:
     """Return a figure whose picture changes with controls and needs no kernel.
 
     There is a frame for each combination of options, with the last control varying fastest. If it
-    `plays`, a button moves the first control, and it begins by itself at the first option. The
-    caption is shown if no script runs.
+    `plays`, a button moves the first control, which begins by itself at the first option. If it
+    also `loops`, it never ends. The caption is shown if no script runs.
     """
     place = 0
     for control in controls:
@@ -124,6 +129,7 @@ def stepper(
             for c in controls
         ],
         "plays": plays,
+        "loops": loops,
         "frames": base64.b64encode(packed).decode("ascii"),
     }
     return replace(frames[place], live=Live("stepper", data), caption=caption)

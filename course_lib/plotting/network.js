@@ -1,24 +1,12 @@
 // The arithmetic of the small models. A matrix is an array of Float32Array, one a row; weights are
 // as torch has them, (outputs, inputs) in one piece.
+const ZERO = 2048; // the code of a weight of 0
 
-// The weights by name, from the base64 of numbers in half precision.
-function unpacked({ names, halves }) {
-  const bytes = Uint8Array.from(atob(halves), (letter) => letter.charCodeAt(0));
-  const found = {};
+// The weights by name. Each array has a step, of which its numbers are multiples.
+function unpacked({ names, digits }) {
   let at = 0;
-  for (const [name, count] of names) {
-    found[name] = new Float32Array(count);
-    for (let i = 0; i < count; i++, at += 2) {
-      found[name][i] = half(bytes[at] | (bytes[at + 1] << 8));
-    }
-  }
-  return found;
-}
-
-function half(bits) {
-  const [exponent, fraction] = [(bits >> 10) & 31, (bits & 1023) / 1024];
-  const size = exponent ? (1 + fraction) * 2 ** (exponent - 15) : fraction * 2 ** -14;
-  return bits & 0x8000 ? -size : size;
+  return Object.fromEntries(names.map(([name, count, step]) => [name,
+    Float32Array.from({ length: count }, () => step * (fromDigits(digits, at++) - ZERO))]));
 }
 
 function linear(x, weight, bias) {

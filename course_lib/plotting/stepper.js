@@ -1,14 +1,15 @@
 const [FRAME, WHOLE] = [250, 6000]; // milliseconds: the least for a picture, and for a few pictures together
+const HELD = 12; // frames that the last one of a loop stays
 // Gives each figure that has frames its controls, one for each argument of what drew them.
 for (const figure of document.querySelectorAll('figure.course-figure[data-live="stepper"]')) {
-  const { controls, frames, plays } = JSON.parse(figure.querySelector("script.live").textContent);
+  const { controls, frames, ...how } = JSON.parse(figure.querySelector("script.live").textContent);
   figure.dataset.live = "";
   const packed = Uint8Array.from(atob(frames), (letter) => letter.charCodeAt(0));
   const unpacked = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-  new Response(unpacked).json().then((pictures) => steps(figure, controls, pictures, plays));
+  new Response(unpacked).json().then((pictures) => steps(figure, controls, pictures, how));
 }
 
-function steps(figure, controls, pictures, plays) {
+function steps(figure, controls, pictures, { plays, loops }) {
   const said = document.createElement("span");
   said.setAttribute("aria-live", "polite");
   said.style.cssText = "position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)";
@@ -21,9 +22,9 @@ function steps(figure, controls, pictures, plays) {
   form.append(...inputs.map((each) => each.label));
   figure.prepend(form);
   if (plays) {
-    const button = player(inputs[0].control, controls[0].options.length, said);
+    const button = player(inputs[0].control, controls[0].options.length, said, loops);
     form.prepend(button);
-    if (controls[0].start === 0) playOnceInView(figure, button);
+    if (loops || controls[0].start === 0) playOnceInView(figure, button);
   }
 
   // Frames lie in the order of a nested loop over the controls, the last one innermost.
@@ -60,14 +61,16 @@ function drag(figure, controls, { control }, pictures) {
   figure.style.touchAction = "pan-y";
 }
 
-// A button that moves a slider from its beginning to its end, and stops it.
-function player(control, count, said) {
+// A button that moves a slider from its beginning to its end, and stops it. In a loop, the slider
+// moves at once and begins anew, unless the reader prefers that nothing moves.
+function player(control, count, said, loops) {
   const button = document.createElement("button");
   button.type = "button";
   button.style.cssText = "font:inherit;color:inherit;background:none;border:1px solid #777;" +
     "border-radius:4px;padding:5px 12px;min-width:5em;cursor:pointer";
   button.textContent = "Play";
   let timer;
+  let held = 0; // frames since the end
   const stop = () => {
     clearInterval(timer);
     timer = undefined;
@@ -77,13 +80,19 @@ function player(control, count, said) {
   const move = (to) => {
     control.value = to;
     control.dispatchEvent(new Event("input"));
-    if (to >= count - 1) stop();
+    if (to >= count - 1 && !loops) stop();
+  };
+  const next = () => {
+    const at = Number(control.value);
+    if (at < count - 1) move(at + 1);
+    else if (!loops) stop();
+    else if (++held % HELD === 0) move(0);
   };
   button.onclick = () => {
     if (timer) return stop();
     button.textContent = "Pause";
     said.setAttribute("aria-live", "off"); // every frame would be read aloud
-    timer = setInterval(() => move(Number(control.value) + 1), Math.max(FRAME, WHOLE / count));
+    timer = setInterval(next, Math.max(FRAME, WHOLE / count));
     move(Number(control.value) >= count - 1 ? 0 : Number(control.value));
     return undefined;
   };

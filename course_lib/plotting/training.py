@@ -164,13 +164,88 @@ def _scores(
     return "".join(parts)
 
 
+class Watch:
+    """A callback that shows how a model learns, and keeps what it has shown.
+
+    Attributes:
+        num_steps, source: as given to `watch_training`.
+        losses: the loss of each step so far.
+        steps: when the moments were recorded.
+        guesses: the model's output at each moment.
+        frames: the picture of each moment.
+    """
+
+    def __init__(
+        self,
+        num_steps: int,
+        guess: Callable[[], Guess | str | Mapping[str, float]],
+        source: str,
+        wanted: str | None,
+    ):
+        self.num_steps, self.source = num_steps, source
+        self.steps: list[int] = []
+        self.guesses: list[Guess | Mapping[str, float]] = []
+        self.frames: list[Plot] = []
+        shares = np.linspace(0, 1, MOMENTS) ** 2.5  # most changes happen early
+        self._moments = set((1 + shares * (num_steps - 1)).round().astype(int).tolist())
+        self._guess, self._wanted = guess, wanted
+        self.losses: list[float] = []
+        self._is_live = _has_front_end()
+        self._handle: Any = None
+        self._clock = TimeLeft(num_steps)
+
+    def __call__(self, step: int, loss: float) -> None:
+        """Note the loss of a step, and show a moment if one is due."""
+        left = self._clock.step()
+        self.losses.append(float(loss))
+        if step in self._moments:
+            self._record(step)
+            self._show(left)
+        self._clock.go_on()
+
+    def player(self, caption: str = RECORDED, *, loops: bool = False) -> Plot:
+        """Return a figure that plays the moments, with a caption for where no script runs."""
+        control = Control("step", self.steps, len(self.steps) - 1)
+        return stepper(self.frames, [control], caption, plays=True, loops=loops)
+
+    def _record(self, step: int) -> None:
+        made = self._guess()
+        self.steps.append(step)
+        self.guesses.append(Guess([made]) if isinstance(made, str) else made)
+        shown: Any = self.guesses if isinstance(made, Mapping) else self.guesses[-1]
+        self.frames.append(
+            training_moment(
+                self.losses, self.num_steps, shown, self.source, wanted=self._wanted,
+                steps=self.steps,
+            )
+        )  # fmt: skip
+
+    def _show(self, left: str) -> None:
+        frame, done = self.frames[-1], self.steps[-1] == self.num_steps
+        if self._is_live:
+            from IPython.display import HTML, display
+
+            shown = f"{figure_html(frame, inline=True)}<p>{left}</p>"
+            if done:
+                shown = figure_html(self.player())
+            if self._handle is None:
+                shown += keep_in_view(current_shell())
+                self._handle = display(HTML(shown), display_id=True)
+            else:
+                self._handle.update(HTML(shown))
+        elif done:
+            put(frame.alt, lambda: figure_html(self.player()))
+        elif sys.stderr.isatty():
+            print(f"\r\033[K{left}. {frame.alt}"[:200], end="", file=sys.stderr, flush=True)
+
+
 def watch_training(
     num_steps: int,
     guess: Callable[[], Guess | str | Mapping[str, float]],
     source: str = "",
     *,
     wanted: str | None = None,
-) -> Callable[[int, float], None]:
+) -> Watch:
     """Return a callback for `models.training.train` that shows how a model learns.
 
     Call it after every step with the number of steps so far and the loss. In a live kernel it
@@ -185,53 +260,7 @@ def watch_training(
         source: the example.
         wanted: the correct answer.
     """
-    shares = np.linspace(0, 1, MOMENTS) ** 2.5  # most changes happen early
-    moments = set((1 + shares * (num_steps - 1)).round().astype(int).tolist())
-    losses: list[float] = []
-    frames: list[Plot] = []
-    steps: list[int] = []
-    scores: list[Mapping[str, float]] = []
-    live = _has_front_end()
-    handle: Any = None
-    clock = TimeLeft(num_steps)
-
-    def watch(step: int, loss: float) -> None:
-        left = clock.step()
-        losses.append(float(loss))
-        if step in moments:
-            show(step, left)
-        clock.go_on()
-
-    def show(step: int, left: str) -> None:
-        nonlocal handle
-        made = guess()
-        steps.append(step)
-        if isinstance(made, str):
-            made = Guess([made])
-        elif isinstance(made, Mapping):
-            scores.append(made)
-            made = scores
-        frames.append(training_moment(losses, num_steps, made, source, wanted=wanted, steps=steps))
-        done = step == num_steps
-        if live:
-            from IPython.display import HTML, display
-
-            shown = page() if done else f"{figure_html(frames[-1], inline=True)}<p>{left}</p>"
-            if handle is None:
-                shown += keep_in_view(current_shell())
-                handle = display(HTML(shown), display_id=True)
-            else:
-                handle.update(HTML(shown))
-        elif done:
-            put(frames[-1].alt, page)
-        elif sys.stderr.isatty():
-            print(f"\r\033[K{left}. {frames[-1].alt}"[:200], end="", file=sys.stderr, flush=True)
-
-    def page() -> str:
-        control = Control("step", steps, len(steps) - 1)
-        return figure_html(stepper(frames, [control], RECORDED, plays=True))
-
-    return watch
+    return Watch(num_steps, guess, source, wanted)
 
 
 def progress(num_steps: int, label: str) -> Iterator[int]:

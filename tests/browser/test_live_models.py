@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from page_scripts import THEMES
+from torch.nn.utils.rnn import pad_sequence
 
 from course_lib.attention import (
     CausalSelfAttention,
@@ -13,12 +14,17 @@ from course_lib.attention import (
     EncoderBlock,
     LanguageModel,
     MultiHeadAttention,
+    masked_cross_entropy,
     positional_encoding,
+    shift_right,
 )
 from course_lib.models import trained
 from course_lib.models.numerals import Numerals, german
+from course_lib.models.training import train
 from course_lib.models.translator import Nearby, Translator
-from course_lib.plotting import memory_and_speed
+from course_lib.models.whole_game import translate_batch
+from course_lib.plotting import Guess, memory_and_speed, watch_training
+from course_lib.plotting.attention import DIGITS
 
 NUMERALS = ["eins", "zwei", "elf", "fünf", "zwölf", "dreißig", "einundzwanzig", "dreiundvierzig"]
 NUMERALS += ["hunderteins", "fünfhundertfünfundfünfzig", "neuntausendneunhundertneunundneunzig"]
@@ -26,16 +32,10 @@ NUMERALS += ["siebentausendsiebenhundertsiebenundsiebzig", "dreiu", "z", "g" * 6
 WORDS = ["KTQBXKTQ", "A", "AB", "ABAB", "BANANABANANA", "Z" * 32, 2 * "THEQUICKBROWNFOX"]
 
 
-@pytest.fixture(scope="module")
-def model():
-    return trained.trained_translator(Numerals())
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def letters_model():
     parts = [CausalSelfAttention(64, 4) for _ in range(2)]
-    model = trained.trained_induction(LanguageModel(26, parts, positional_encoding(32, 64)))
-    return model.half().float()  # the page stores half precision
+    return trained.trained_induction(LanguageModel(26, parts, positional_encoding(32, 64)))
 
 
 @pytest.fixture
@@ -58,7 +58,30 @@ def typed(figure, text):
     figure.evaluate("() => new Promise((done) => requestAnimationFrame(() => done()))")
 
 
+def of_blocks(embed_dim, hidden_dim):
+    """Return an untrained translator as lesson 09 makes it."""
+    torch.manual_seed(0)
+    encoder = EncoderBlock(embed_dim, 4, hidden_dim)
+    decoder = DecoderBlock(embed_dim, 4, hidden_dim)
+    encoder.attention = Nearby(encoder.attention, window=4)
+    decoder.cross_attention = MultiHeadAttention(embed_dim, 1)
+    return Translator(Numerals(), encoder, decoder, positional_encoding(64, embed_dim)).eval()
+
+
 # --- the numbers ----------------------------------------------------------------------
+
+
+def round_as_packed(own, packed):
+    """Give tensors the values that a page contains, which are near their own, and return these."""
+    digits = np.array([DIGITS.index(digit) for digit in packed["digits"]]).reshape(-1, 2)
+    counts = [count for _, count, _ in packed["names"]]
+    codes = np.split(64 * digits[:, 0] + digits[:, 1] - 2048, np.cumsum(counts)[:-1])
+    assert {name for name, _, _ in packed["names"]} == set(own) and len(digits) == sum(counts)
+    for (name, _, step), code in zip(packed["names"], codes, strict=True):
+        stored = torch.from_numpy(code * step).view(own[name].shape).to(own[name])
+        assert (stored - own[name]).abs().max() <= 0.501 * step
+        own[name].data.copy_(stored)
+    return own
 
 
 @torch.no_grad()
@@ -79,25 +102,35 @@ def agree(figure, model):
         np.testing.assert_allclose([s["map"] for s in steps], model.maps.flatten(0, -3)[0], **near)
 
 
-def test_the_translator_agrees_with_pytorch(translator, model):
-    agree(translator, model)
+def test_the_translator_agrees_with_pytorch(put):
+    plot = trained.live_translator()
+    model = trained.trained_translator(Numerals())
+    round_as_packed(trained._as_in_torch(model), plot.live.data["weights"][""])
+    agree(put(plot), model)
 
 
 def test_a_translator_of_the_readers_blocks_agrees_with_pytorch(put, monkeypatch):
     monkeypatch.setattr(memory_and_speed, "_has_front_end", lambda: True)
-    torch.manual_seed(0)
-    encoder, decoder = EncoderBlock(32, 4, 64), DecoderBlock(32, 4, 64)
-    encoder.attention = Nearby(encoder.attention, window=4)
-    decoder.cross_attention = MultiHeadAttention(32, 1)
-    mine = Translator(Numerals(), encoder, decoder, positional_encoding(64, 32)).eval()
-    mine.half().float()  # the page stores half precision
-    figure = put(trained.live_translator(yours=mine))
+    mine = of_blocks(32, 64)
+    plot = trained.live_translator(yours=mine)
+    rounded = round_as_packed(trained._as_in_torch(mine), plot.live.data["weights"]["yours"])
+    attention = mine.decoder.cross_attention
+    matrices = attention.W_q.weight, attention.W_k.weight, attention.W_v.weight
+    for matrix, rows in zip(
+        matrices, rounded["decoder.cross_attention.in_proj_weight"].chunk(3), strict=True
+    ):
+        matrix.data.copy_(rows)
+    figure = put(plot)
     figure.get_by_role("radio", name="yours").click()
     agree(figure, mine)
 
 
 @torch.no_grad()
-def test_the_induction_model_agrees_with_pytorch(induction, letters_model):
+def test_the_induction_model_agrees_with_pytorch(put, letters_model):
+    plot = trained.live_induction(letters_model)
+    own = {**letters_model.state_dict(), "positions": letters_model.positions}
+    round_as_packed(own, plot.live.data["weights"])
+    induction = put(plot)
     for text in WORDS:
         found = induction.evaluate(
             "(figure, text) => { const { logits, maps } = figure.model.predict(text);"
@@ -320,6 +353,119 @@ def test_the_story_says_what_the_chosen_head_looked_at(induction):
         assert f"looked at the {letter} at" in words or "letter itself" in words
         expected = re.search(r"expects (\w)", words)[1]
         assert ("That is not the" in words) == (letter != expected and "itself" not in words)
+
+
+# --- a page of one's own ----------------------------------------------------------------
+
+
+def from_torch():
+    """Return a translator as lesson 00 trains it."""
+    return trained.trained_translator(Numerals())
+
+
+def from_blocks():
+    """Return a translator as lesson 09 trains it, after a few steps."""
+    model = of_blocks(64, 256)
+    numerals = Numerals(numbers=range(1, 100))
+    batches = numerals.batches(64, torch.Generator().manual_seed(0))
+
+    def next_loss():
+        sources, targets = next(batches)
+        source, words = (pad_sequence(part, batch_first=True) for part in (sources, targets))
+        source_lens, word_lens = (torch.tensor([*map(len, part)]) for part in (sources, targets))
+        logits = model(source, source_lens, shift_right(words, model.start))
+        return masked_cross_entropy(logits, words, word_lens)
+
+    train(model, next_loss, 60)
+    return model
+
+
+def saved(model, path, num_frames=3):
+    """Save a model with a recorded training, and return the page's address."""
+    numerals = Numerals()
+    text = numerals.say(43)
+    words = translate_batch(model, numerals, [43])[0].split()
+
+    def guess():
+        return Guess(words, model.maps.reshape(-1, *model.maps.shape[-2:])[0, : len(words)])
+
+    training = watch_training(num_frames, guess, text, wanted="forty three")
+    for step in range(num_frames):
+        training(step + 1, 1 / (step + 1))
+    trained.save_translator(model, training, path)
+    return path.as_uri()
+
+
+@pytest.mark.parametrize("make", [from_torch, from_blocks])
+def test_a_saved_page_translates_as_the_model_does(make, page, tmp_path):
+    model, numerals, asked, errors = make(), Numerals(), [], []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.context.set_offline(True)
+    path = tmp_path / "my_translator.html"
+    path.write_text("an earlier page")
+    page.goto(saved(model, path))
+    figure = page.locator("figure").first
+    numbers = [43, *numerals.unseen[:30]]
+    wanted = translate_batch(model, numerals, numbers)
+    vocabulary = numerals.target.tokens
+    found = figure.evaluate(
+        "(figure, texts) => texts.map((text) => figure.model.translate(text).map((s) => s.word))",
+        [german(number) for number in numbers],
+    )
+    without_end = [[vocabulary[word] for word in row if word != model.end] for row in found]
+    assert [" ".join(row) for row in without_end] == wanted
+    assert len(set(wanted)) > 5
+    typed(figure, str(numbers[1]))
+    assert result(figure) == wanted[1]
+    assert errors == [] and len([url for url in asked if not url.startswith("data:")]) == 1
+
+
+@pytest.fixture(scope="module")
+def own_page(tmp_path_factory):
+    return saved(from_torch(), tmp_path_factory.mktemp("own") / "my_translator.html")
+
+
+def test_the_training_plays_in_a_loop_until_it_is_paused(own_page, page):
+    page.emulate_media(reduced_motion="no-preference")
+    page.add_init_script(
+        "window.seen = []; addEventListener('input', (e) => seen.push(e.target.value), true)"
+    )
+    page.goto(own_page)
+    page.wait_for_function("seen.join().includes('1,2,0,1,2')")
+    page.get_by_role("button", name="Pause").click()
+    assert page.get_by_role("button", name="Play", exact=True).is_visible()
+
+
+def test_nothing_moves_for_a_reader_who_prefers_that_and_play_still_works(own_page, page):
+    page.goto(own_page)
+    slider = page.get_by_role("slider", name="step")
+    assert slider.input_value() == "2" and page.get_by_role("button", name="Pause").count() == 0
+    page.get_by_role("button", name="Play", exact=True).click()
+    page.get_by_role("button", name="Pause").wait_for()
+
+
+def test_a_saved_page_without_scripts_has_a_picture_and_a_sentence(own_page, browser):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(own_page)
+    assert page.get_by_text("To type a number, open this file in a web browser.").is_visible()
+    picture = page.get_by_role("img")
+    assert picture.count() == 1 and "becomes forty three" in picture.get_attribute("alt")
+    assert picture.evaluate("image => image.naturalWidth > 0 && image.clientHeight > 100")
+    assert page.get_by_text("How it learned").is_hidden()
+    context.close()
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_a_saved_page_fits_a_telephone_and_axe_finds_nothing(own_page, page, axe, theme):
+    page.emulate_media(color_scheme=theme)
+    page.goto(own_page)
+    assert page.get_by_text("To type a number, open this file").count() == 0
+    assert axe(page, sees="How it learned") == []
+    page.set_viewport_size({"width": 360, "height": 740})
+    typed(page.locator("figure").first, "7777")
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
 
 
 # --- everywhere -----------------------------------------------------------------------

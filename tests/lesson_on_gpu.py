@@ -69,12 +69,12 @@ class WithoutAssertions(ast.NodeTransformer):
 def train_briefly(model: nn.Module, next_loss, num_steps: int, *, watch=None, **options) -> Tensor:
     """Train for three steps, and return as many losses as were asked for."""
     losses = train(model, next_loss, 3, **options)
-    if watch is not None:
-        with torch.no_grad():
-            watch(num_steps, losses[-1].item())
     if hasattr(model, "end"):  # otherwise an untrained translator may write no word at all
         with torch.no_grad():
             model.to_logits.bias[model.end] = -1e4
+    if watch is not None:
+        with torch.no_grad():
+            watch(num_steps, losses[-1].item())
     return losses[-1].repeat(num_steps)
 
 

@@ -13,9 +13,9 @@ SLUGS = [*lessons()]
 TESTS = Path(__file__).parent
 
 
-def run(*arguments):
+def run(folder, *arguments):
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(TESTS)}
-    found = warm.run(*arguments, cwd=ROOT, env=environment)
+    found = warm.run(*arguments, cwd=folder, env=environment)
     assert found.returncode == 0, found.stderr[-2000:]
 
 
@@ -69,10 +69,10 @@ assert there.to("cpu").numpy().sum() == 3 and f"{there.max():.1f}" == "2.0"
 def test_the_gpu_made_of_python_trains_like_the_cpu_and_refuses_to_mix(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(DEVICE_CODE)
-    run(program)
+    run(tmp_path, program)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("slug", SLUGS)
-def test_every_cell_of_a_lesson_runs_on_a_gpu(slug):
-    run(TESTS / "lesson_on_gpu.py", slug)
+def test_every_cell_of_a_lesson_runs_on_a_gpu(slug, tmp_path):
+    run(tmp_path, TESTS / "lesson_on_gpu.py", slug)

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from course_lib import carry_on, check, hint, plotting
 from course_lib.models.numerals import Numerals, english
-from course_lib.models.trained import live_translator, trained_translator
+from course_lib.models.trained import live_translator, save_translator, trained_translator
 from course_lib.models.translator import RecurrentTranslator
 from course_lib.models.whole_game import (
     new_translator,
@@ -63,7 +63,7 @@ torch.set_num_threads(1)  # several threads are slow beside other programs
 # %% tags=["demo", "nbval-ignore-output"]
 numerals = Numerals()  # 1 to 9999 in German letters and in English words
 model = new_translator(numerals).to(device)
-train_translator(model, numerals, watch=43)
+training = train_translator(model, numerals, watch=43)
 
 correct = 0
 for number in numerals.unseen[:200]:
@@ -324,6 +324,12 @@ assert ones_first == 71
 # *drei* first.
 #
 # </details>
+#
+# The next cell saves *your* translator and the recording of its training as a page beside this
+# notebook. The page works in any browser without Python, so you can send it to someone.
+
+# %% tags=["demo", "nbval-ignore-output"]
+save_translator(model, training, "my_translator.html")
 
 # %% [markdown] written="two_maps"
 # ### Two maps

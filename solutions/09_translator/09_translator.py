@@ -26,7 +26,7 @@ from torch.nn import functional as F
 
 from course_lib import carry_on, check, hint, plotting
 from course_lib.models.numerals import Numerals, english
-from course_lib.models.trained import live_translator, trained_translator
+from course_lib.models.trained import live_translator, save_translator, trained_translator
 from course_lib.models.training import train
 from course_lib.models.translator import Nearby, RecurrentTranslator, Translator
 from course_lib.models.whole_game import translate_batch
@@ -299,7 +299,7 @@ def moved(tensors):
     return [tensor.to(device) for tensor in tensors]
 
 
-def learn(model, numerals, num_steps=400, max_lr=0.01, label="learning numerals"):
+def learn(model, numerals, num_steps=400, max_lr=0.01, label="learning numerals", watch=None):
     """Train with your batches, your inputs and your loss; return the losses."""
     batches = numerals.batches(64, torch.Generator().manual_seed(0))
 
@@ -310,7 +310,7 @@ def learn(model, numerals, num_steps=400, max_lr=0.01, label="learning numerals"
         logits = model(source, source_lens, shift_right(words, model.start))
         return masked_cross_entropy(logits, words, word_lens)
 
-    return train(model, next_loss, num_steps, max_lr=max_lr, label=label)
+    return train(model, next_loss, num_steps, max_lr=max_lr, label=label, watch=watch)
 
 
 # %% [markdown]
@@ -788,10 +788,11 @@ assert shares["GRU, 400 steps"] < 0.7 < 0.9 < min(share, shares["GRU, 1600 steps
 # and 256 hidden units). The 500 held-out numerals are those of lesson 00. The original is decoded
 # by `translate_batch`, yours by your `greedy_decode`.
 #
-# The next cell trains your translator for 600 steps and prints what it still gets wrong. Training
-# then continues, as it did for the original, with 300 steps of practice, in which three kinds of
-# numbers occur more often: numbers below 100, numbers that contain a 0 or end in 1, and multiples
-# of 100. No held-out numeral is among them. The training takes about a minute.
+# The next cell trains your translator for 600 steps, shows where it looks in *dreiundvierzig*, and
+# prints what it still gets wrong. Training then continues, as it did for the original, with 300
+# steps of practice, in which three kinds of numbers occur more often: numbers below 100, numbers
+# that contain a 0 or end in 1, and multiples of 100. No held-out numeral is among them. The training
+# takes about a minute.
 #
 # **Predict.** After the practice, how many of the 500 does your translator get wrong: fewer than
 # 40, about 100, or about 200?
@@ -811,8 +812,13 @@ def mistakes_of_yours():
     return mistakes(map(" ".join, translate(yours, all_numerals, all_numerals.unseen)))
 
 
+def guess():
+    return plotting.Guess(*look(yours, all_numerals, "dreiundvierzig"))
+
+
 yours = new_translator(all_numerals, embed_dim=64, hidden_dim=256)
-learn(yours, all_numerals, num_steps=600, max_lr=0.004)
+training = plotting.watch_training(600, guess, "dreiundvierzig", wanted="forty three")
+learn(yours, all_numerals, num_steps=600, max_lr=0.004, watch=training)
 before = mistakes_of_yours()
 print(f"after 600 steps, {len(before)} of 500 wrong:", before)
 
@@ -847,6 +853,13 @@ assert len(before) < 100 and len(after) < 40 and len(theirs) < 10
 
 # %% tags=["demo"]
 plotting.show(live_translator(yours=yours))
+
+# %% [markdown]
+# The next cell saves your translator and the recording of its first 600 steps as a page that you can
+# send to someone. The page does the arithmetic of your blocks in JavaScript, with your weights.
+
+# %% tags=["demo", "nbval-ignore-output"]
+save_translator(yours, training, "my_translator.html")
 
 # %% [markdown]
 # ## Summary

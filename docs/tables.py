@@ -90,8 +90,8 @@ python -m course_lib test   # tests the course itself, in a few minutes"""
     return f"""<a href="{page}">{ANIMATION}</a>
 
 A small model learns to translate German numerals, letter by letter. Its *attention* gives every letter a weight for
-each word, and the arcs lead to the letters with large weights. You train this model in lesson 00 and build it in
-lesson 09.
+each word, and the arcs lead to the letters with large weights. You train this model in lesson 00, build it in
+lesson 09, and save each of the two as a web page that you can send to others.
 
 The course is for everyone who knows Python and some linear algebra. Its core takes about 16 hours.
 {where}

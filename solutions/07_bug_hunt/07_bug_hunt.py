@@ -661,8 +661,8 @@ assert 2.1 < unseen_loss["counting"] < 2.4 and unseen_loss["your attention"] < 1
 
 # %% [markdown]
 # The counting model writes common pairs of letters, but few long words. With attention, most words
-# are spelled correctly, and in our run one whole sentence is correct. In lesson 10, you write a
-# complete language model, and find heads that look up names.
+# are spelled correctly. In lesson 10, you write a complete language model, and find heads that look
+# up names.
 
 # %% [markdown]
 # ## 7. Keep your tests

@@ -117,7 +117,12 @@ def _grade(
                 for result in pool.run(itertools.chain([first], waiting)):
                     entry = _record_result(task, begun.pop(result.student), result)
                     entry = _or_earlier(task, entry, graded)
-                    _write_log(task, entry, result)
+                    now = time.strftime("%Y-%m-%d %H:%M:%S%z")
+                    lines = [f"{entry.student!r}, {task.lesson}, {now}", *result.log]
+                    lines[1:1] = [f"note: {notice}" for notice in entry.notices]
+                    lines += [f"{entry.state}: {result.fault}"] if result.fault else []
+                    log = "\n".join([*lines, ""]).encode("utf-8", "backslashreplace").decode()
+                    write_atomically(task.course.log_path(entry.student, task.lesson), log)
                     finish(entry)
             workers.close()
             parsing.stop()
@@ -190,14 +195,3 @@ def _finish(task: LessonToGrade, entry: Entry, publisher: Publisher) -> None:
         task.ledger.put(entry)
     elif entry.notebook:
         publisher.publish(entry.student, entry.notebook)
-
-
-def _write_log(task: LessonToGrade, entry: Entry, result: Result) -> None:
-    """Write what happened to one submission in its newest run."""
-    path = task.course.log_path(entry.student, task.lesson)
-    lines = [f"{entry.student!r}, {task.lesson}, {time.strftime('%Y-%m-%d %H:%M:%S%z')}"]
-    lines += [f"note: {notice}" for notice in entry.notices] + result.log
-    if result.fault:
-        lines.append(f"{entry.state}: {result.fault}")
-    text = "\n".join(lines).encode("utf-8", "backslashreplace").decode()
-    write_atomically(path, text + "\n")

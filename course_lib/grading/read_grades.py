@@ -51,11 +51,10 @@ def read_lesson(course: ClassFolder, lesson: str, *, brief: bool = False) -> Gra
                     graded = replace(graded, notices=(*graded.notices, problem))
             students.append(graded)
     known = {graded.student for graded in students}
-    folders = (one for one in submitted.glob("*/") if one.name not in known)
-    found = (submission_in(folder, lesson) for folder in folders)
-    ungraded = {one.student for one in found if one is not None} - known
+    others = [folder for folder in submitted.glob("*/") if folder.name not in known]
+    found = {one.student for each in others if (one := submission_in(each, lesson))} - known
     why = f"collected, not graded yet: course grade {lesson}"
-    students += [GradedSubmission(student, problem=why) for student in ungraded]
+    students += [GradedSubmission(student, problem=why) for student in found]
     students.sort(key=lambda graded: graded.student)
     return GradedLesson(lesson, tuple(students), exercises, answers, extensions=extensions)
 

@@ -25,16 +25,13 @@ def write_checks(notebook: NotebookNode, reports: Mapping[str, Report]) -> None:
         if report := reports.get(grade_id(cell)):
             most = cell.metadata["nbgrader"]["points"]  # workers on other machines lack course.toml
             report = replace(report, max_points=most or report.max_points, starred=not most)
-            cell.outputs = _outputs(report)
-
-
-def _outputs(report: Report) -> list[NotebookNode]:
-    data = {"text/plain": plain_text(report.text()), "text/html": plain_text(report.html())}
-    data[REPORT] = sanitize_tree(report.as_dict())
-    if report.outcome == "checker_failed":
-        return [made_output("display_data", data=data, metadata={})]
-    data = Points.shown_as(data, report.counted)._repr_mimebundle_()
-    return [made_output("execute_result", data=data, metadata={}, execution_count=None)]
+            data = {"text/plain": plain_text(report.text()), "text/html": plain_text(report.html())}
+            data[REPORT] = sanitize_tree(report.as_dict())
+            kind, more = "display_data", {}
+            if report.outcome != "checker_failed":
+                data = Points.shown_as(data, report.counted)._repr_mimebundle_()
+                kind, more = "execute_result", {"execution_count": None}
+            cell.outputs = [made_output(kind, data=data, metadata={}, **more)]
 
 
 def room_for_outputs(notebook: NotebookNode) -> int:

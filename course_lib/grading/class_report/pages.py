@@ -46,10 +46,8 @@ def write_report(root: Path, lesson: str | None = None, late: Mapping[str, str] 
             names = sorted(assignment.name for assignment in gradebook.assignments)
         read = (read_lesson(course, name) for name in ([lesson] if lesson else names))
         summaries = [replace(s, late=late.get(s.lesson, "")) for s in read if s.students]
-    everyone = named.keys() | {one.student for summary in summaries for one in summary.students}
-    people = {
-        one: (" ".join(named.get(one, ())), sections.get(one, "")) for one in sorted(everyone)
-    }
+    everyone = sorted(named.keys() | {s.student for one in summaries for s in one.students})
+    people = {one: (" ".join(named.get(one, ())), sections.get(one, "")) for one in everyone}
     if not summaries:
         what, remedy = lesson or "any lesson", f"run `course grade {lesson or 'LESSON'}`"
         raise GradingError(f"{course.root}: nothing is graded for {what}: {remedy}")

@@ -190,7 +190,10 @@ class _Match:
         versions = {home: at for at, home in enumerate(self.homes) if self.kept[at]}
         own: defaultdict[tuple[int, int], list[NotebookNode]] = defaultdict(list)
         for n, at in enumerate(sorted(self.places, key=lambda at: (self.places[at], at)), 1):
-            own[self.places[at]].append(_own(self.submitted[at], f"own-{n}"))
+            cell = self.submitted[at]  # an extra one, marked as the student's
+            source = cell.source if cell.cell_type == "code" else sanitize_prose(cell.source)
+            new = getattr(nbformat.v4, f"new_{cell.cell_type}_cell")
+            own[self.places[at]] += [new(source, id=f"own-{n}", metadata={"course": {"own": True}})]
         room = KEPT
         for number, release_cell in enumerate(self.release):
             cell = copy.deepcopy(release_cell)
@@ -268,13 +271,6 @@ def _attempted(source: str) -> set[str]:
     if (tree := parse_cell(source)) is None:
         return bound_in(source)
     return {name for node in tree.body if is_attempt(node) for name in bound_by(node)}
-
-
-def _own(cell: NotebookNode, name: str) -> NotebookNode:
-    """Return a student's extra cell with its source and metadata that mark it as theirs."""
-    make = getattr(nbformat.v4, f"new_{cell.cell_type}_cell")
-    source = cell.source if cell.cell_type == "code" else sanitize_prose(cell.source)
-    return make(source, id=name, metadata={"course": {"own": True}})
 
 
 def _trim(cell: NotebookNode) -> str:

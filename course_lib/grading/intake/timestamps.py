@@ -51,21 +51,16 @@ def parse_time(text: str) -> datetime:
     text = re.sub(r" ?(?:UTC|GMT)? ?([+-]\d\d(?::?\d\d)?|Z)$", r"\1", text)
     text = re.sub(r" ?(?:UTC|GMT) ?([+-])(\d)$", r"\g<1>0\2:00", text)  # +3, unlike in POSIX
     head, _, last = text.rpartition(" ")
-    zone, is_named = _zone(last), last[:1].isalpha()
+    zone, is_named = None, last[:1].isalpha()
+    with contextlib.suppress(KeyError, ValueError, OSError):
+        if re.fullmatch(r"[A-Za-z][\w+/-]*", last):
+            zone = ZoneInfo(last)  # by its name in the IANA database, the same on every machine
     found = datetime.fromisoformat(head if is_named else text)
     if is_named and not zone:
         advice = "which is not certain; write an offset such as +01:00"
         raise UnclearTimeError(f"names the time zone {one_line(last)}, {advice}")
     found = found.replace(tzinfo=found.tzinfo or zone)
     return found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo else found
-
-
-def _zone(name: str) -> ZoneInfo | None:
-    """Return a zone by its name in the IANA database, the same on every machine."""
-    with contextlib.suppress(KeyError, ValueError, OSError):
-        if re.fullmatch(r"[A-Za-z][\w+/-]*", name):
-            return ZoneInfo(name)
-    return None
 
 
 def exchange_files(folder: Path) -> dict[str, str]:

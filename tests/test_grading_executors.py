@@ -29,7 +29,7 @@ STUDENTS = ["ada", "bob", "eve", "kim", "lea", "max"]
 
 
 def points(summary) -> dict:
-    return {s.student: [row.points for row in s.rows] for s in summary.students}
+    return {s.student: [row.points for row in s.rows] for s in summary.students if s.rows}
 
 
 EXPECTED = {s: [0.0, 0.0] if n % 3 == 2 else [2.0, 2.0] for n, s in enumerate(STUDENTS)}
@@ -153,6 +153,9 @@ def test_parts_graded_elsewhere_land_without_being_run_again(tmp_path, monkeypat
     one = grade(first, LESSON, settings=QUICK, students=STUDENTS[::2])
     two = grade(second, LESSON, settings=QUICK, students=STUDENTS[1::2])
     assert {**points(one), **points(two)} == EXPECTED
+    left = {s.student: s.reason for s in one.students if not s.rows}
+    assert left.keys() == {*STUDENTS[1::2]}
+    assert all("collected, not graded yet" in reason for reason in left.values())
     for part in ("autograded", ".course/ledger"):
         shutil.copytree(second / part, first / part, dirs_exist_ok=True)
     assert points(grade(first, LESSON, settings=replace(QUICK, executor="none"))) == EXPECTED

@@ -208,7 +208,7 @@ def test_the_next_exercise_is_the_open_one_of_the_core_path_after_the_last_one_d
         "kernel_pooling": "stable_softmax",  # two are optional
         "causal_mask": "masked_softmax",
         "ablate_head": "rotary_embedding",
-        "next_token_logits": "squared_distances",  # the first that was skipped
+        "GroupedQueryAttention": "squared_distances",  # the first that was skipped
     }.items():
         kept.record_result(report(1.0, "correct", done))
         assert course_lib.progress().following() == following

@@ -191,7 +191,7 @@ class SwiGLU(nn.Module):
 
 
 class LanguageBlock(nn.Module):
-    """The parts of a block; `SmolLM2.next_token_logits` calls them."""
+    """Attention and a feed-forward network, each behind a norm and added to the stream."""
 
     def __init__(self, attention: nn.Module, embed_dim: int, hidden_dim: int):
         super().__init__()
@@ -200,6 +200,11 @@ class LanguageBlock(nn.Module):
         self.norm_2 = nn.RMSNorm(embed_dim, eps=1e-5)
         self.feed_forward = SwiGLU(embed_dim, hidden_dim)
 
+    def forward(self, x: Tensor, cache: Any | None = None) -> Tensor:
+        """Return a tensor of the shape of `x`, `(batch, n, embed_dim)`."""
+        x = x + self.attention(self.norm_1(x), cache)
+        return x + self.feed_forward(self.norm_2(x))
+
 
 class SmolLM2(nn.Module):
     """A language model of 134.5 million parameters in 30 blocks, of 9 heads in 3 groups each.
@@ -207,9 +212,6 @@ class SmolLM2(nn.Module):
     Args:
         attention: called once for each block as `attention(576, 9, 3, base=100_000.0)`, such as
             the class `GroupedQueryAttention`.
-        next_token_logits: called as `next_token_logits(model, tokens, caches)`. It computes the
-            logits with the model's `tokens`, `blocks` and `norm`. Each block has `norm_1`,
-            `attention`, `norm_2` and `feed_forward`.
         tokenizer: cuts a text into pieces.
         embed_dim, hidden_dim, num_blocks: smaller in tests.
 
@@ -219,7 +221,6 @@ class SmolLM2(nn.Module):
     def __init__(
         self,
         attention: Callable[..., nn.Module],
-        next_token_logits: Callable[..., Tensor],
         tokenizer: "Tokenizer",
         *,
         embed_dim: int = 576,
@@ -227,7 +228,7 @@ class SmolLM2(nn.Module):
         num_blocks: int = 30,
     ):
         super().__init__()
-        self.next_token_logits, self.tokenizer = next_token_logits, tokenizer
+        self.tokenizer = tokenizer
         attentions = [attention(embed_dim, 9, 3, base=100_000.0) for _ in range(num_blocks)]
         with torch.device("meta"):  # the weights are assigned later, so none are drawn
             self.tokens = nn.Embedding(len(tokenizer), embed_dim)
@@ -246,7 +247,10 @@ class SmolLM2(nn.Module):
             caches: a `KVCache` for each block, with the positions before `tokens`. The call adds
                 those of `tokens`. Without caches, `tokens` are the whole text.
         """
-        return self.next_token_logits(self, tokens, caches)
+        x = self.tokens(tokens)
+        for block, cache in zip(self.blocks, caches or [None] * len(self.blocks), strict=True):
+            x = block(x, cache)
+        return self.norm(x) @ self.tokens.weight.T
 
     @torch.inference_mode()
     def next_logits(
@@ -344,10 +348,7 @@ class Tokenizer:
         return lambda number: decoder.step(self._tokenizer, number) or ""
 
 
-def smollm2(
-    attention: Callable[..., nn.Module] | None = None,
-    next_token_logits: Callable[..., Tensor] | None = None,
-) -> SmolLM2:
+def smollm2(attention: Callable[..., nn.Module] | None = None) -> SmolLM2:
     """Return SmolLM2-135M-Instruct in float32 and eval mode; download it when it is first used.
 
     The published file stores about 5 bits for each weight of the blocks (Q4_1) and 8.5 for each
@@ -356,16 +357,12 @@ def smollm2(
     Args:
         attention: called once for each block as `attention(576, 9, 3, base=100_000.0)`; the
             course's `GroupedQueryAttention` if None.
-        next_token_logits: called as `next_token_logits(model, tokens, caches)`; the course's if
-            None.
 
     Raises:
         ModelError: the model cannot be downloaded, or its file is damaged.
     """
     if attention is None:
         from course_lib.attention import GroupedQueryAttention as attention
-    if next_token_logits is None:
-        from course_lib.attention import next_token_logits
     from gguf import GGUFReader
 
     from course_lib.models import downloads
@@ -376,7 +373,7 @@ def smollm2(
         stored.fields[f"tokenizer.ggml.{part}"].contents() for part in ("tokens", "merges")
     )
     stored.fields.clear()  # 100 MB of Python objects
-    model = SmolLM2(attention, next_token_logits, Tokenizer(words, merges))
+    model = SmolLM2(attention, Tokenizer(words, merges))
     tensors = {_smollm2_name(tensor.name): tensor for tensor in stored.tensors}
     modules = {f"blocks.{i}.": block for i, block in enumerate(model.blocks)}
     # Each step frees the weights with which one attention began.

@@ -20,7 +20,7 @@ _EXERCISES = {
     ("heads", 1): """split_heads merge_heads MultiHeadAttention CausalSelfAttention load_into_torch
         grouped_query_attention GroupedQueryAttention""",
     ("blocks", 1): """EncoderBlock DecoderBlock LanguageModel""",
-    ("words", 0): """greedy_decode generate KVCache next_token_logits""",
+    ("words", 0): """greedy_decode generate KVCache""",
     ("learning", -1): """masked_cross_entropy next_token_loss leave_one_out
         jacobian_wrt_query attention_backward""",
     ("looking inside", -1): """effect_of_masking induction_score ablate_head""",

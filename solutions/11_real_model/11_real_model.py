@@ -294,34 +294,6 @@ from course_lib.attention import GroupedQueryAttention
 check("GroupedQueryAttention")
 
 # %% [markdown]
-# ### Exercise: `next_token_logits`
-#
-# The norms and the feed-forward networks come with the model. Write the function that runs it.
-#
-# - **Takes** `model`, which has `tokens` (an `nn.Embedding`), `blocks` and `norm`. Each block has
-#   `norm_1`, `attention`, `norm_2` and `feed_forward`. `attention` is called like the module that
-#   you have just written. The second argument, `tokens`, holds integers `(B, n)`. `caches` is None
-#   or holds a cache for each block. With caches, `tokens` contains only the new tokens.
-# - **Returns** logits `(B, n, num_tokens)`. The vectors $x$ of the tokens pass through the blocks,
-#
-# $$x \leftarrow x + \text{attention}(\text{norm}_1(x), \text{cache}), \qquad
-# x \leftarrow x + \text{feed\_forward}(\text{norm}_2(x)),$$
-#
-# and the logit of a token is the dot product of $\text{norm}(x)$ with the vector of that token in
-# `model.tokens`.
-#
-# **Worked example.** Suppose that both parts of the only block return zeros. The tokens have the
-# vectors (3, 4) and (-8, 6). The vector (3, 4) has a mean square of 12.5, so an RMSNorm with weights
-# of 1 gives (0.8485, 1.1314). The logits after token 0 are $3 \cdot 0.8485 + 4 \cdot 1.1314 = 7.07$ and
-# $-8 \cdot 0.8485 + 6 \cdot 1.1314 = 0$.
-
-# %%
-from course_lib.attention import next_token_logits
-
-# %%
-check("next_token_logits")
-
-# %% [markdown]
 # ### All together
 #
 # This check builds a small random model from your answers. The model reads a text in three ways:
@@ -336,18 +308,18 @@ check("11_real_model")
 # *The next cell loads SmolLM2 into your modules. What does the model write?*
 
 # %% tags=["demo", "nbval-ignore-output"]
-smol = pretrained.smollm2(GroupedQueryAttention, next_token_logits).to(device)
+smol = pretrained.smollm2(GroupedQueryAttention).to(device)
 print("The capital of France is", end="")
 for piece in smol.write("The capital of France is", 12, cache=KVCache):
     print(piece, end="", flush=True)
 assert "Paris" in "".join(smol.write("The capital of France is", 2, cache=KVCache))
 
 # %% [markdown]
-# Your attention runs a model that you did not train, and the text appears piece by piece.
-# `smol.write` makes a `KVCache` for each block and calls your `next_token_logits` on the prompt, in
-# parts of 64 tokens, and then on each new token alone. It always takes the most likely token. Is the
-# cache exact? The next cell compares the logits of one pass with those of a pass that reads token by
-# token.
+# Your attention runs a model that you did not train, and the text appears piece by piece. The norms,
+# the feed-forward networks and the loop over the blocks come with the model.
+# `smol.write` makes a `KVCache` for each block. The model reads the prompt in parts of 64 tokens, and
+# then each new token alone. `smol.write` always takes the most likely token. Is the cache exact? The
+# next cell compares the logits of one pass with those of a pass that reads token by token.
 
 
 # %% tags=["demo", "nbval-ignore-output"]

@@ -7,20 +7,9 @@ LESSON = Lesson(
     "A real language model on your attention",
     Written("which_heads_carry_it", points=4, minutes=25),
     Integration(
-        (
-            "rotary_embedding",
-            "grouped_query_attention",
-            "KVCache",
-            "GroupedQueryAttention",
-            "next_token_logits",
-        ),
+        ("rotary_embedding", "grouped_query_attention", "KVCache", "GroupedQueryAttention"),
         judged_as="_together",
     ),
-    exercises=(
-        "rotary_embedding",
-        "grouped_query_attention",
-        "KVCache",
-        "GroupedQueryAttention",
-        "next_token_logits",
-    ),
+    exercises=("rotary_embedding", "grouped_query_attention", "KVCache", "GroupedQueryAttention"),
+    removed=("next_token_logits",),
 )

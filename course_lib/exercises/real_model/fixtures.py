@@ -175,8 +175,19 @@ class SwiGLU(nn.Module):
         return self.down(nn.functional.silu(self.gate(x)) * self.up(x))
 
 
+class Block(nn.Module):
+    def __init__(self, attention, embed_dim, hidden_dim):
+        super().__init__()
+        self.norm_1, self.norm_2 = nn.RMSNorm(embed_dim, 1e-5), nn.RMSNorm(embed_dim, 1e-5)
+        self.attention, self.feed_forward = attention, SwiGLU(embed_dim, hidden_dim)
+
+    def forward(self, x, cache):
+        x = x + self.attention(self.norm_1(x), cache)
+        return x + self.feed_forward(self.norm_2(x))
+
+
 class SmallModel(nn.Module):
-    """The parts of a language model with RMSNorm and SwiGLU; nothing here runs them."""
+    """A language model with RMSNorm and SwiGLU."""
 
     def __init__(self, state, new_attention):
         super().__init__()
@@ -186,10 +197,13 @@ class SmallModel(nn.Module):
         self.norm = nn.RMSNorm(embed_dim, 1e-5)
         self.blocks = nn.ModuleList()
         while f"blocks.{len(self.blocks)}.norm_1.weight" in state:
-            block = nn.Module()
-            block.norm_1, block.norm_2 = nn.RMSNorm(embed_dim, 1e-5), nn.RMSNorm(embed_dim, 1e-5)
-            block.attention, block.feed_forward = new_attention(), SwiGLU(embed_dim, hidden_dim)
-            self.blocks.append(block)
+            self.blocks.append(Block(new_attention(), embed_dim, hidden_dim))
+
+    def forward(self, tokens, caches=None):
+        x = self.tokens(tokens)
+        for block, cache in zip(self.blocks, caches or [None] * len(self.blocks), strict=True):
+            x = block(x, cache)
+        return self.norm(x) @ self.tokens.weight.mT
 
 
 def _model(state, new_attention, dtype):
@@ -224,10 +238,9 @@ def answers_read_in_pieces(answers, probe, args, kwargs):
     """Return the logits of all answers together: at once, in two pieces, and token by token."""
     new_model, tokens = args.values()
     model, n = new_model(answers["GroupedQueryAttention"]), tokens.shape[1]
-    logits = answers["next_token_logits"]
 
     def in_parts(pieces):
         caches = [answers["KVCache"]() for _ in model.blocks]
-        return _read(pieces, tokens, lambda piece: logits(model, piece, caches))
+        return _read(pieces, tokens, lambda piece: model(piece, caches))
 
-    return logits(model, tokens), in_parts([n - 1, 1]), in_parts([1] * n)
+    return model(tokens), in_parts([n - 1, 1]), in_parts([1] * n)

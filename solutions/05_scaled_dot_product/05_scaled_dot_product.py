@@ -371,7 +371,7 @@ assert max(final[32, "sqrt(d)"] + final[32, "1"] + final[32, "d"]) < 0.5
 # whatever the width. Scores divided by $d$ vanish as $d$ grows, and undivided scores grow with $d$.
 
 # %% [markdown]
-# ### What the gradients look like
+# ### What the gradients look like ★
 #
 # **Predict.** Which divisor gives the *queries* the largest gradient, relative to that of the
 # values, in a fresh model of width 512?

@@ -143,9 +143,8 @@ def keys_on_the_left(queries, keys) -> Tensor:
 
 EXERCISE = Exercise(
     points=3,
-    minutes=12,
+    minutes=8,
     difficulty=2,
-    builds_on=("bmm",),
     returns=(Returned("scores", "tensor", "float", ("...", "num_queries", "num_keys")),),
     probes=problems,
     hints=(

@@ -106,6 +106,7 @@ EXERCISE = Exercise(
     points=3,
     minutes=12,
     difficulty=2,
+    starred=True,
     returns=(Returned("product", "tensor", "float", ("...", "n", "m")),),
     probes=problems,
     hints=(

@@ -89,7 +89,7 @@ def animate(recorded: list[tuple[int, plotting.Guess]], look: Look, picture: Pat
         words, weights = made.words[:MOST_WORDS], np.asarray(made.weights)[:MOST_WORDS]
         return arcs(letters, words, weights, look, size=SIZE, **options)
 
-    frames = [drawn(*each, below=f"step {each[0]} of {NUM_STEPS}") for each in recorded]
+    frames = [drawn(*each, below=f"training step {each[0]} of {NUM_STEPS}") for each in recorded]
     frames.append(drawn(*recorded[-1], below="Nobody told it where a word ends.", lit=True))
     palette = frames[-1].quantize(COLORS)
     first, *others = [paletted(frame, palette) for frame in frames]

@@ -87,13 +87,14 @@ python -m course_lib test   # tests the course itself, in a few minutes"""
     if address := published(ROOT):
         where = "To start, open a terminal and run all lines but the last:"
         start = f"git clone {address} attention-course && cd attention-course\n{start}"
-    return f"""<a href="{page}">{ANIMATION}</a>
+    try_first = f"**[Try it in your browser]({page})**\n\n" if repository else ""
+    return f"""{try_first}<a href="{page}">{ANIMATION}</a>
 
 A small model learns to translate German numerals, letter by letter. Its *attention* gives every letter a weight for
-each word, and the arcs lead to the letters with large weights. You train this model in lesson 00, build it in
-lesson 09, and save each of the two as a web page that you can send to others.
+each word, and the arcs lead to large weights. German says *three-and-forty*, so the arcs cross. You train this model
+in lesson 00, build it in lesson 09, and save either one as a web page that you can send to others.
 
-The course is for everyone who knows Python and some linear algebra. Its core takes about 16 hours.
+The course is for everyone who knows Python and some linear algebra. Its core takes about 15 hours.
 {where}
 
 ```sh

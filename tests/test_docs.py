@@ -13,7 +13,7 @@ from PIL import Image
 from site_build import REPOSITORY
 from typer.main import get_command
 
-from course_lib.authoring.addresses import colab
+from course_lib.authoring.addresses import colab, pages
 from course_lib.authoring.matrix import Matrix, Row, all_answers
 from course_lib.cli.main import app
 from course_lib.exercises import lessons
@@ -45,6 +45,7 @@ def test_the_readme_of_a_public_repository_links_the_pages_and_the_copies_in_col
         assert f"]({page})" in row and f"]({colab(REPOSITORY, slug)})" in row
     start = tables.first_screen()
     assert f"git clone {REPOSITORY}" in start and colab(REPOSITORY, "00_whole_game") in start
+    assert start.startswith(f"**[Try it in your browser]({pages(REPOSITORY)})**")
 
 
 @pytest.mark.parametrize("slug", list(lessons()))

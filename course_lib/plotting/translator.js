@@ -6,7 +6,6 @@ const LARGEST = 9999;
 const MOST_WORDS = 12;
 const END = "<end>";
 const A_WORD = 700; // milliseconds
-const HELP_TO_FORCE = "Click a letter to force the first word to look at it.";
 const EMPTY = "Type a German numeral such as dreiundvierzig, or a number such as 43.";
 
 for (const figure of document.querySelectorAll("figure.course-figure[data-live=translator]")) {
@@ -33,12 +32,13 @@ function translatorPage(figure, data) {
   const next = button("Next word", () => go(now.step + 1));
   const whole = button("All words", () => go(-1));
   const again = button("Replay", () => write(0));
-  const free = button("Let go", () => translate({}, -1));
+  const free = button("Undo choices", () => translate({}, -1));
   const place = make("span");
   const bars = make("ol", { class: "bars", "aria-label": "The most likely next words" });
+  const help = make("p", {}, "Click a letter to force the first word to look at it.");
   const story = make("p");
   const compared = make("p");
-  const output = make("div", {}, make("div", { class: "row", role: "group",
+  const output = make("div", {}, help, make("div", { class: "row", role: "group",
     "aria-label": "Word by word" }, again, back, next, whole, free, place), story, bars, compared);
   const { say, view, place: map } = livePage(figure, "A translator that runs in this page", colors,
     ...choice(), make("div", { class: "row" }, box, hint), output);
@@ -137,7 +137,8 @@ function translatorPage(figure, data) {
     next.setAttribute("aria-disabled", step === steps.length - 1);
     place.textContent = all ? "" : step === written.length ? "End of the output"
       : `Word ${step + 1} of ${written.length}`;
-    story.textContent = all || passing ? HELP_TO_FORCE : `Written so far: ${said(step) || "nothing"}.
+    help.hidden = !(all || passing);
+    story.textContent = all || passing ? "" : `Written so far: ${said(step) || "nothing"}.
       ${step in now.forced ? `You chose letter ${now.forced[step] + 1}, “${
         [...now.letters][now.forced[step]]}”, for the next word:` : "Next:"}`;
     fillBars(bars, all || passing ? [] : steps[step].probabilities, words.map(shownWord));

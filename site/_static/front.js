@@ -18,7 +18,7 @@ function shareNumber(box) {
     box.value = number;
     box.dispatchEvent(new Event("input"));
   };
-  set("743");
+  set("43");
   read();
   addEventListener("hashchange", read);
   box.addEventListener("input", (event) => {

@@ -267,7 +267,7 @@ assert counts[0] < 50 and counts[1] > 90
 # beforehand runs in the page. *Next word* writes the translation one word at a time. **Click a
 # letter** to force the attention of the word on display, or of the first word, onto that letter.
 # The letter gets a weight of 1, and the translator continues with the word that it then writes.
-# *Let go* undoes your choices.
+# *Undo choices* removes the force.
 #
 # Force the first word of the translation of *dreiundvierzig* onto the *r* of *drei*, and then onto
 # the *z* of *vierzig*. Try other letters, too. With many of them, the translator ends at once and

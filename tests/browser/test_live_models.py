@@ -294,11 +294,11 @@ def test_a_word_that_is_forced_onto_the_letter_of_the_ones_is_the_ones_word(tran
     assert exceptions == {"einundzwanzig": ("one", "ninety")}
 
 
-def test_a_click_on_a_letter_forces_the_word_there_until_it_is_let_go(put, page, axe):
+def test_a_click_on_a_letter_forces_the_word_there_until_it_is_undone(put, page, axe):
     figure = put(trained.live_translator())
     letters = figure.locator(".key [role=option]")
-    let_go = figure.get_by_role("button", name="Let go")
-    assert let_go.get_attribute("aria-disabled") == "true"
+    undo = figure.get_by_role("button", name="Undo choices")
+    assert undo.get_attribute("aria-disabled") == "true"
     letters.nth(1).click()
     assert figure.locator(".query .word").first.inner_text() == "three"
     assert figure.get_by_text("You chose letter 2, “r”, for the next word:").is_visible()
@@ -314,8 +314,8 @@ def test_a_click_on_a_letter_forces_the_word_there_until_it_is_let_go(put, page,
     letters.nth(10).click()  # the second word, while the first one stays where it is forced
     assert figure.locator(".query .word").all_inner_texts() == ["forty", "(end)"]
     assert axe(page) == []
-    let_go.click()
-    assert result(figure) == "forty three" and let_go.get_attribute("aria-disabled") == "true"
+    undo.click()
+    assert result(figure) == "forty three" and undo.get_attribute("aria-disabled") == "true"
     letters.nth(1).click()
     typed(figure, "vierundachtzig")
     assert result(figure) == "eighty four"

@@ -173,6 +173,16 @@ def test_one_layer_does_not_learn_the_look_up_of_lesson_10(seed):
     assert 1.59 < loss < 2.6 and attention.induction_score(maps).max() < 0.25
 
 
+def test_one_head_can_look_eleven_positions_back_whatever_the_letters_are():
+    places = positional_encoding(24, 32)
+    scores = places @ attention.shift_matrix(-11, 32).mT @ places.mT
+    weights = torch.softmax(80 * scores, dim=-1)
+    once = torch.eye(26)[torch.randperm(26)[:12]]
+    letters = torch.cat([once, once])  # (24, 26)
+    copied = (weights @ letters).argmax(dim=-1)
+    assert copied[12:-1].equal(letters[13:].argmax(dim=-1))
+
+
 def test_lesson_10s_new_stories_and_most_of_their_names_are_new():
     old, new = stories(6000, seed=0), stories(64, seed=1)
     names = {name for story in old for name in story.names}

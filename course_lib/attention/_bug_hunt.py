@@ -22,7 +22,7 @@ def masking_equals_deleting(
 ) -> bool:
     """Return whether masking the padded keys gives the same outputs as deleting them.
 
-    It is a test at these inputs, not a proof: the lengths must leave something to delete.
+    It is a test at these inputs, not a proof. Some lengths must leave something to delete.
 
     Args:
         module: attention without randomness, called as `module(queries, keys, values)` or with
@@ -81,7 +81,7 @@ def batch_items_independent(
 ) -> bool:
     """Return whether each item has the same output alone as in the batch.
 
-    It is a test at these inputs, not a proof: the items and their lengths must differ.
+    It is a test at these inputs, not a proof. The items and their lengths must differ.
 
     Args:
         module: attention without randomness, called as
@@ -234,7 +234,7 @@ class CausalSelfAttention(nn.Module):
             valid_lens: the number of real positions of each item; all of them if not given.
 
         Returns:
-            One output for each position; zeros where nothing may be attended.
+            One output for each position; zeros where no key is allowed.
         """
         projected = self.W_qkv(x).chunk(3, dim=-1)
         q, k, v = (split_heads(part, self.num_heads) for part in projected)

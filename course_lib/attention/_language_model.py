@@ -91,7 +91,7 @@ class LanguageModel(nn.Module):
     def forward(
         self, tokens: Int[Tensor, "batch num_positions"]
     ) -> Float[Tensor, "batch num_positions num_tokens"]:
-        """Return a score for every token as the one that follows each position.
+        """Return, at each position, a score for every token as the next one.
 
         Args:
             tokens: the texts.
@@ -162,7 +162,7 @@ def induction_score(
     attention_weights: Float[Tensor, "num_heads num_positions num_positions"],
     period: int | None = None,
 ) -> Float[Tensor, "num_heads"]:
-    """Return how much each head attends to the token that followed last time in a repeated text.
+    """Return how much each head attends to what followed the same token last time.
 
     Args:
         attention_weights: the weights on one text, `[head, position, key]`; rows sum to 1.

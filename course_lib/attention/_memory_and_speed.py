@@ -18,14 +18,14 @@ def softmax_statistics(
     """Return the largest score of each row, and the sum of exp(score - largest), in one pass.
 
     The softmax of a row needs these two numbers and nothing else. The scores come in blocks of
-    columns, each once, so only one block has to be there at a time.
+    columns, each once, so only one block is in memory at a time.
 
     Args:
         blocks: at least one tensor `(*rows, block_size)`, from left to right; sizes may differ,
             and scores may be -inf.
 
     Returns:
-        `(maxima, totals)`, each `(*rows)`; a row of nothing but -inf has -inf and 0.
+        `(maxima, totals)`, each `(*rows)`; a row of nothing but -inf gives -inf and 0.
 
     Source: Milakov & Gimelshein 2018, algorithm 3, https://arxiv.org/abs/1805.02867
     """
@@ -51,8 +51,8 @@ def blocked_attention(
 
     Also return the log-sum-exp of each query's scores.
 
-    Differs from FlashAttention in that all queries meet a block at once. There, the queries come
-    in blocks too, and nothing leaves the chip's own memory.
+    Unlike FlashAttention, it uses each block for all queries at once. There, queries come in
+    blocks too, and scores never leave the chip's own memory.
 
     Args:
         queries, keys: d features each; `*batch` is any number of axes, the same in all three.

@@ -64,9 +64,10 @@ class MultiHeadAttention(nn.Module):
     head_i = softmax(Q W_q_i (K W_k_i)^T / sqrt(head_dim)) V W_v_i, output = [head_0, ...] W_o,
     with head_dim = embed_dim / num_heads; W_q_i is the i-th block of features of one projection.
 
-    Differs from the paper in nothing but notation, and from `nn.MultiheadAttention` in three
-    things: batch first, no bias unless asked for, and masks in which True = may attend. After a
-    call `attention_weights` holds the weights before dropout, detached, as
+    Differs from the paper only in notation. Unlike `nn.MultiheadAttention`, it takes the batch
+    first, has no bias unless asked for, and reads True in a mask as may attend. It returns only
+    the outputs, and a query with no allowed key gets zeros from every head. After a call
+    `attention_weights` holds the weights before dropout, detached, as
     `(batch, num_heads, num_queries, num_keys)`.
 
     Args:
@@ -121,7 +122,7 @@ class MultiHeadAttention(nn.Module):
                 item, or `(batch, num_heads, ...)` for each head.
 
         Returns:
-            One output for each query; with no key allowed, `W_o` of zeros.
+            One output for each query; with no allowed key, `W_o(0)`.
         """
         q = split_heads(self.W_q(queries), self.num_heads)  # (batch, num_heads, num_queries, d)
         k = split_heads(self.W_k(keys), self.num_heads)  # (batch, num_heads, num_keys, d)
@@ -219,7 +220,7 @@ def positional_encoding(
 
     Args:
         num_positions: positions 0 to `num_positions - 1`.
-        embed_dim: columns; an odd number ends with a sine.
+        embed_dim: columns; if odd, the last is a sine.
         device, dtype: device and dtype of the encoding, as in `torch.ones`.
 
     Returns:

@@ -183,7 +183,7 @@ class GroupedQueryAttention(nn.Module):
 
         Args:
             x: the vectors of the new positions.
-            cache: a `KVCache` with the positions before `x`, which the call adds those of `x` to.
+            cache: a `KVCache` with the positions before `x`; the call adds those of `x`.
                 Without one, `x` begins at position 0.
 
         Returns:
@@ -209,7 +209,7 @@ class GroupedQueryAttention(nn.Module):
 def next_token_logits(
     model: Any, tokens: Int[Tensor, "batch num_positions"], caches: Sequence[Any] | None = None
 ) -> Float[Tensor, "batch num_positions num_tokens"]:
-    """Return a score for every token as the one that follows each position.
+    """Return, at each position, a score for every token as the next one.
 
     The vectors of the tokens pass through the blocks. In each block, x becomes
     x + attention(norm_1(x), cache) and then x + feed_forward(norm_2(x)). The logit of a token is

@@ -138,8 +138,8 @@ plotting.show(plotting.heatmap_grid(panels), key="reversal")
 assert weights.mean(0).argmax(-1).tolist() == [7, 6, 5, 4, 3, 2, 1, 0]
 
 # %% [markdown]
-# The loss ends near 0. Query $i$ attends to key $7 - i$, whatever the symbols are. On average over
-# the heads, the largest weight of each row is on the antidiagonal.
+# The loss ends near 0. Query $i$ attends to key $7 - i$, whatever the symbols are. In the average
+# over the heads, each row's largest weight is on the antidiagonal.
 
 # %% [markdown]
 # ## 2. Ten black boxes
@@ -189,7 +189,7 @@ assert min(on_reversal.values()) > 0.95
 # to look up, the keys are the names in the directory, and the values are their entries. Only
 # attention connects the query with an entry.
 #
-# **Predict.** How many boxes score below 97.5%?
+# **Predict.** Exactly how many of the ten boxes score below 97.5%?
 
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -237,9 +237,9 @@ assert sorted(on_directory.values())[0] < 0.2 and sorted(on_directory.values())[
 #
 # One kind of loss does prove a bug. Throw a die with eight faces, and let the block, with a causal
 # mask, predict the *next* throw. Nothing can predict a fair die, and each batch is new, so the
-# model cannot memorize it. Below $\ln 8 = 2.08$, it must be cheating.
+# model cannot memorize it. Any loss below $\ln 8 = 2.08$ is cheating.
 #
-# **Predict.** How many of the ten boxes end clearly below this loss?
+# **Predict.** Exactly how many of the ten boxes end more than 0.03 below this loss?
 
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -260,7 +260,7 @@ assert sorted(on_throws.values())[2] < 1.5
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Four boxes end below $\ln 8$, three of them far below. In these four, some position sees later
+# Four boxes end below 2.05, three of them far below. In these four, some position sees later
 # throws, and you can prove it without a correct module for comparison. Four other boxes have passed
 # all three training runs.
 #
@@ -324,13 +324,15 @@ check("masking_equals_deleting")
 # - **Returns** True if the outputs do not depend on the order of the keys. When a key moves, its
 #   value moves with it.
 #
-# **Predict.** What kind of broken module passes if you only reverse the keys?
+# A module that prefers the middle key passes if you only reverse the keys. One that looks at
+# neighboring keys (arranged in a circle) passes if you only rotate them.
+#
+# **Predict.** A test swaps each pair of neighboring keys, one pair at a time, and no swap changes
+# the outputs. Are the outputs then the same for every order of these keys?
 #
 # <details><summary>Answer</summary>
 #
-# A module that prefers the middle key passes if you only reverse the keys. One that looks at
-# neighboring keys (arranged in a circle) passes if you only rotate them. Swapping one pair of
-# neighbors at a time is not enough either. For scores $(4, 3, 2, 1)$, a module that computes
+# The outputs may differ. For scores $(4, 3, 2, 1)$, a module that computes
 # $\operatorname{relu}(\text{last} - \text{first})$ gives 0 after every such swap, and 3 after a
 # reversal.
 #
@@ -419,7 +421,7 @@ diagnose("curlew")
 # %% [markdown]
 # ### All ten boxes
 #
-# **Predict.** Which of your three tests catches the most boxes?
+# **Predict.** How many of the ten boxes fail at least one of your three tests: 3, 5 or 8?
 
 # %% tags=["demo", "nbval-ignore-output"]
 inputs = queries, keys, values
@@ -439,15 +441,15 @@ failures = {
     question: sum(not row[question] for row in table.values()) for question in table["sound"]
 }
 assert list(failures.values()) == [0, 5, 4, 3, 1, 1] and all(table["sound"].values())
+assert sum(not all(list(row.values())[3:]) for row in table.values()) == 3
 assert sum(all(row.values()) for row in table.values()) == 1 + 4
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Every box learned reversal. `masking_equals_deleting` catches three boxes, and your other tests
-# catch one each. Training tells you at best *that* something is wrong. A test tells you *what* is
-# wrong, without training. Four boxes pass in all six columns, and only the other invariants catch
-# them.
+# Three boxes fail. `masking_equals_deleting` catches all three, and your other tests catch one each.
+# Training tells you at best *that* something is wrong. A test tells you *what* is wrong, without
+# training. Four boxes pass in all six columns, and only the other invariants catch them.
 #
 # </details>
 
@@ -482,8 +484,8 @@ check("broken_invariants")
 # The next cell rebuilds the first three and calls PyTorch's own module for the fourth. `is_causal`
 # (lesson 06 ★) changes later positions and returns whether the earlier outputs stay the same.
 #
-# **Predict.** How many of your three tests does PyTorch's module fail if the batch has an empty
-# item? (With a length of 0, deleting leaves no keys, so the expected output is 0.)
+# **Predict.** How many of your three tests does d2l's module fail if the batch has an empty item?
+# (With a length of 0, deleting leaves no keys, so the expected output is 0.)
 
 
 # %% tags=["demo"]
@@ -543,10 +545,10 @@ assert in_torch.in_proj_weight.grad.isnan().any()
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# PyTorch's module fails two tests. Its outputs for the empty item are nan, and nan is not equal to
-# anything, so `masking_equals_deleting` and `batch_items_independent` are False. For d2l, only the
-# first is False. These two modules break `empty_rows_zero`, but are correct for all items that are
-# not empty. `is_causal` catches both mask bugs, but it catches our rebuild of the second only if
+# d2l's module fails only `masking_equals_deleting`. Even alone, the empty item gets the average of
+# its padding. PyTorch's module also fails `batch_items_independent`, because nan is not equal to
+# anything. These two modules break `empty_rows_zero`, but are correct for all items that are not
+# empty. `is_causal` catches both mask bugs, but it catches our rebuild of the second only if
 # you test with the dropout used in training. A test is only as good as its inputs.
 #
 # </details>
@@ -601,7 +603,7 @@ check("CausalSelfAttention")
 # of its two animals.
 #
 # For comparison, a *counting model* uses only the previous character. It counts which characters
-# follow it in the text.
+# follow which in the text.
 
 # %% tags=["demo", "nbval-ignore-output"]
 CONTEXT, WIDTH = 96, 64
@@ -707,13 +709,12 @@ def test_no_position_sees_the_future():
 run_tests(tests)
 
 # %% [markdown]
-# **Predict.** All four tests pass. How many fail if you remove the first `.eval()` and run the cell
-# again?
+# **Predict.** All four tests pass. How many fail if you remove only the *second* `.eval()`?
 #
 # <details><summary>Answer</summary>
 #
-# Three tests fail. Without the first `.eval()`, the module stays in train mode, and each call drops
-# different weights. The last test has its own `.eval()`.
+# No test fails, because `CausalSelfAttention` has no dropout. Without the first `.eval()`, three
+# tests fail, because each call drops different weights.
 #
 # </details>
 

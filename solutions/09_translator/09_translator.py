@@ -66,8 +66,8 @@ assert len(numerals.target) == 32 and target[-1] == numerals.target["<end>"]
 
 # %% [markdown]
 # Id 0 is the pad in both vocabularies, and each translation ends with the word `<end>`. In the next
-# cell, `pad_batch` pads short rows and returns the lengths in a separate tensor. The cell makes a
-# batch of 64 translations with it.
+# cell, `pad_batch` pads short rows and returns the lengths in a separate tensor. The cell then pads
+# a batch of 64 translations.
 
 
 # %% tags=["demo"]
@@ -98,16 +98,9 @@ plotting.show(plotting.diagram_strip("encoder_decoder", lit="decoder tokens", sh
 # right by one position, with a start symbol in front. This is called *teacher forcing*. The causal
 # mask keeps each position from reading later ones.
 #
-# **Predict.** Suppose you forget the shift, and the decoder reads the targets themselves. How low
-# does the training loss go?
-#
-# <details><summary>Answer</summary>
-#
-# The loss falls to almost 0. Each position attends to itself and finds the answer there, so the
-# model learns to copy. When it has to translate, there is nothing to copy. A very low loss is a
-# reason to look for a leak.
-#
-# </details>
+# If you forget the shift, the decoder reads the targets themselves, and the loss falls to almost 0.
+# Each position attends to itself and finds the answer there, so the model learns to copy. When it
+# has to translate, there is nothing to copy.
 
 # %% [markdown]
 # ### Exercise: `shift_right`
@@ -322,7 +315,8 @@ def learn(model, numerals, num_steps=400, max_lr=0.01, label="learning numerals"
 # decoder, cross-attention, attention in the encoder, and the feed-forward networks of both blocks.
 # Each training run takes a few seconds.
 #
-# **Predict.** Which part lowers the loss by the smallest percentage?
+# **Predict.** Without any part, the model never sees the source. About how low does its loss get:
+# 3.3, 2.6 or 1.8?
 
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -354,19 +348,19 @@ for num_parts, name in enumerate(names):
     final.append(losses[-20:].mean().item())
     print(f"{name:18s} loss {final[-1]:.2f}")
 plotting.show(plotting.lines(range(10, 201, 10), curves, x_label="steps", y_label="loss"))
-assert abs(final[0] - final[1]) < 0.2 < 1.5 < final[1]
+assert 1.7 < final[0] < 1.9 and abs(final[0] - final[1]) < 0.2 < 1.5 < final[1]
 assert final[2] < final[1] / 3 and final[3] < final[2] / 3 and final[4] < 0.7 * final[3]
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# **Self-attention** lowers the loss least, from 1.76 to 1.73 in our run. **Without any part**, each
-# word is predicted from the previous word and its position, so the model learns, for example, which
-# words follow *hundred*. Self-attention hardly helps, because the words before the previous one say
+# **Without any part**, the loss falls to about 1.8. Each word is predicted from the previous word
+# and its position, so the model learns, for example, which words follow *hundred*.
+# **Self-attention** hardly helps (1.73 in our run), because the words before the previous one say
 # little about the next. **Cross-attention** lowers the loss most. With it, the model sees the
 # source for the first time, but only as isolated letters. The **encoder** tells each letter what
 # its neighbors are, so that the `z` of *zehn* and the `z` of *zwei* differ. The **feed-forward
-# networks** lower the loss once more.
+# networks** lower the loss once more in our run, but not with every seed.
 #
 # </details>
 #
@@ -411,8 +405,7 @@ from course_lib.attention import greedy_decode
 check("greedy_decode")
 
 # %% [markdown]
-# **Predict.** The 199 held-out numerals are new to your translator. What share of them does it
-# translate without a mistake?
+# The 199 held-out numerals are new to your translator.
 
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -440,12 +433,8 @@ print(f"{share:.1%} of {len(numerals.unseen)} held-out numerals are correct")
 assert share > 0.9 and len(numerals.unseen) == 199
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # Expect more than 9 in 10 to be correct. No rule about numbers is built in. The model learned from
 # examples what *und* does, and that English says the tens first.
-#
-# </details>
 #
 # Type numerals of your own into the list above.
 
@@ -533,14 +522,14 @@ assert lost[range(4), weights.argmax(dim=1)].min() < 0.2
 
 # %% [markdown]
 # A word may give most of its weight to one letter and be almost as likely without it. These words
-# differ from run to run. In eight runs with different seeds, masking the letter with the largest
-# weight cost *hundred* more than 6 nats in two runs, and less than 0.5 in the other six.
+# differ from run to run. With its most-attended letter masked, *hundred* lost more than 6 nats in
+# two of eight runs with different seeds, and less than 0.5 in the other six.
 #
 # One numeral is little evidence. For each word, the next cell masks the letter with the largest
 # weight, in all 72 numerals from 21 to 99 in which German says the ones first.
 #
-# **Predict.** What share of the words lose less than 0.1 nat: almost none, about 1 in 50, or more
-# than 1 in 20?
+# **Predict.** What share of the words lose more than 1 nat: almost none, about 1 in 10, or more
+# than 1 in 4?
 
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -548,7 +537,7 @@ two_words = [number for number in range(21, 100) if number % 10 != 0]
 
 
 def mask_the_most_attended(model):
-    """Return each word's loss and how often arcs cross, and tens and ones look at their part."""
+    """Return each word's loss, and how often arcs cross, tens look at tens, and ones at ones."""
     lost, num_crossing, tens_in_tens, ones_in_ones = [], 0, 0, 0
     for number in two_words:
         text = numerals.say(number)
@@ -569,22 +558,20 @@ much, little = (lost > 1).float().mean(), (lost < 0.1).float().mean()
 print(f"more than 1 nat: {much:.0%} of the words; less than 0.1: {little:.0%}")
 print(f"lost on average: {lost.mean():.1f} nats")
 print("of 72: arcs cross in {}, tens look at their part in {}, ones in {}".format(*counts))
-assert much > 0.15 and little > 0.05 and lost.mean() > 0.5
+assert much > 0.25 and little > 0.05 and lost.mean() > 0.5
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# More than 1 in 20 words lose less than 0.1 nat. The share differs from run to run. In thirteen
-# runs with different seeds, 27% to 78% of the words lost more than 1 nat. But 13% to 61% lost less
-# than 0.1 nat, although the masked letter had the largest weight. Probably the neighboring letters
+# More than 1 in 4 words lose more than 1 nat. The share differs from run to run. In thirteen runs
+# with different seeds, 27% to 78% of the words lost more than 1 nat. But 13% to 61% lost less than
+# 0.1 nat, although the masked letter had the largest weight. Probably the neighboring letters
 # contain nearly the same information, because in the encoder they saw one another. So a large
 # weight does not prove that the word depended on this position.
 #
 # </details>
 #
-# **Predict.** Now train the same model without `Nearby`, so that each letter may attend to all
-# others. What share of the held-out numerals does it translate without a mistake: less than half,
-# about 70%, or more than 90%?
+# Now train the same model without `Nearby`, so that each letter may attend to all others.
 
 # %% tags=["demo", "nbval-ignore-output"]
 everywhere = new_translator(numerals, window=None)
@@ -595,8 +582,6 @@ print("of 72: arcs cross in {}, tens look at their part in {}, ones in {}".forma
 assert share_correct(everywhere, numerals) > 0.9
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # The new model translates more than 90% correctly, as the old one does, but its words may look
 # elsewhere. In thirteen runs with different seeds, the arcs crossed in 68 to 72 of the 72 numerals
 # with the window, and in 17 to 72 without it. Without a window, the encoder is free to store
@@ -604,8 +589,6 @@ assert share_correct(everywhere, numerals) > 0.9
 #
 # Attention weights show which *positions* a word read from. What these positions contain is another
 # question. If someone offers you a map as an explanation, ask for an intervention.
-#
-# </details>
 
 # %% [markdown]
 # ### Written question: the map in the report
@@ -685,8 +668,10 @@ def deep_translator(version):
 
 
 # %% [markdown]
-# **Predict.** Which does more harm, dropping the residual connections or dropping the norms? (The
-# next cell trains each version at two learning rates. The six runs take about half a minute.)
+# The next cell trains each version at two learning rates. The six runs take about half a minute.
+#
+# **Predict.** At the lower rate, about what share of the held-out numerals does the version without
+# residual connections get right: 0%, 40% or 80%?
 
 # %% tags=["demo", "nbval-ignore-output"]
 shares = {}
@@ -705,13 +690,13 @@ assert shares["no norms", 0.01] > 0.3 and shares["no norms", 0.02] < 0.1
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Without residual connections, the model learns nothing useful at either rate. Every layer
-# averages, and nothing preserves the vector that a position started with. In the untrained model,
-# all positions of a numeral have the same vector after three encoder blocks (Dong and others 2021).
-# Without norms, the model learns at the lower rate and fails at the higher one. So norms widen the
-# range of learning rates that work. Each number comes from a single run. In eight runs with
-# different seeds, the model without norms got at most 7% at the higher rate, and the whole model at
-# least 45%.
+# The share is about 0%. Without residual connections, the model learns nothing useful at either
+# rate. Every layer averages, and nothing preserves the vector that a position started with. In the
+# untrained model, all positions of a numeral have nearly the same vector after three encoder blocks
+# (Dong and others 2021). Without norms, the model learns at the lower rate and fails at the higher
+# one. So norms widen the range of learning rates that work. Each number comes from a single run. In
+# eight runs with different seeds, the model without norms got at most 7% at the higher rate, and
+# the whole model at least 45%.
 #
 # </details>
 
@@ -721,8 +706,8 @@ assert shares["no norms", 0.01] > 0.3 and shares["no norms", 0.02] < 0.1
 # French counts 91 as *quatre-vingt-onze*, four twenties and eleven. The blocks stay the same. Only
 # the window is removed, because *quatre-vingt* is twelve characters long.
 #
-# **Predict.** No part of the French word means *ninety*. Does *ninety* look at one letter, or is
-# its weight spread over *quatre-vingt* and *onze*?
+# **Predict.** No part of the French word means *ninety*. Does *ninety* put most of its weight on
+# *quatre-vingt*, most on *onze*, or much on both?
 
 # %% tags=["demo", "nbval-skip"]
 french = Numerals("french", range(1, 1000))
@@ -748,8 +733,8 @@ assert look(traducteur, french, "quatre-vingt-onze")[1][0, :12].max() > 0.6
 # %% [markdown]
 # ### Before attention ★
 #
-# The first neural translators, in 2014, had no attention. A recurrent network read one symbol at a
-# time into a state of fixed size, and the decoder started from the last state.
+# Early neural translators (Sutskever and others 2014) had no attention. A recurrent network read
+# one symbol at a time into a state of fixed size, and the decoder started from the last state.
 #
 # | | recurrent | attention |
 # |---|---|---|
@@ -775,9 +760,10 @@ assert shares["GRU, 400 steps"] < 0.7 < 0.9 < min(share, shares["GRU, 1600 steps
 
 # %% [markdown]
 # After the same number of steps, the GRU is far behind. (We did not tune its learning rate.) With
-# four times as many steps it catches up, because 32 numbers can hold a numeral of thirty letters.
-# They cannot hold a page of text. For long sequences on a GPU, the number of sequential steps, the
-# first row of the table, decides how long a training step takes.
+# four times as many steps, it catches up in our run. (With two other seeds, it got 70% and 94%.) So
+# 32 numbers can hold a numeral of thirty letters. They cannot hold a page of text. For long
+# sequences on a GPU, the number of sequential steps, the first row of the table, decides how long a
+# training step takes.
 
 # %% [markdown]
 # ## 7. Your translator beside the original
@@ -793,9 +779,6 @@ assert shares["GRU, 400 steps"] < 0.7 < 0.9 < min(share, shares["GRU, 1600 steps
 # steps of practice, in which three kinds of numbers occur more often: numbers below 100, numbers
 # that contain a 0 or end in 1, and multiples of 100. No held-out numeral is among them. The training
 # takes about a minute.
-#
-# **Predict.** After the practice, how many of the 500 does your translator get wrong: fewer than
-# 40, about 100, or about 200?
 
 # %% tags=["demo", "nbval-ignore-output"]
 all_numerals = Numerals()  # 1 to 9999
@@ -837,12 +820,8 @@ assert not set(practice.seen) & set(all_numerals.unseen)
 assert len(before) < 100 and len(after) < 40 and len(theirs) < 10
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
-# Fewer than 40 are wrong. In seven runs with different seeds, 3 to 38 of the 500 were wrong after
-# 600 steps, and 0 to 20 after the practice. Your translator is nearly as good as the original.
-#
-# </details>
+# In seven runs with different seeds, 3 to 38 of the 500 were wrong after 600 steps, and 0 to 20
+# after the practice. Your translator is nearly as good as the original.
 #
 # The masks, the attention, the heads, the positions, the blocks, the loss and the decoding are
 # yours. PyTorch supplied the embeddings, the norms, the linear layers and the gradients.

@@ -96,12 +96,11 @@ from course_lib.attention import next_token_loss
 check("next_token_loss")
 
 # %% [markdown]
-# **Predict.** A model for which all 61 tokens are equally likely has a loss of $\ln 61 = 4.11$.
-# About how low is the loss of a model that looks back one character, and counts which character
-# follows which?
+# A model for which all 61 tokens are equally likely has a loss of $\ln 61 = 4.11$. The next cell
+# prints the lowest losses of three models without attention. The second counts only how often each
+# character occurs, and the third counts which character follows which.
 #
-# The next cell prints the lowest losses of three models without attention. The second counts only
-# how often each character occurs, and the third counts which character follows which.
+# **Predict.** About how low is the loss of the second model: 3.9, 3.1 or 2.3?
 
 
 # %% tags=["demo"]
@@ -127,8 +126,8 @@ assert [round(loss, 2) for loss in milestones.values()] == [4.11, 3.14, 2.23]
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Counting which character follows which lowers the loss to 2.23. With equal probabilities, every
-# token costs $\ln 61 = 4.11$, and counting single characters lowers this to 3.14.
+# Counting single characters lowers the loss from 4.11 to 3.14. Counting which character follows
+# which lowers it to 2.23.
 #
 # </details>
 #
@@ -344,8 +343,8 @@ plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
 # To study this look-up in isolation, take a text without words. The next cell makes 64 strings and
 # prints the first. Each string consists of twelve random letters, all different, and a copy of
 # them. The first twelve letters, and the one with which the copy begins, can only be guessed. Each
-# later letter can be looked up, because the letter before it has occurred already and was followed
-# by this letter then, too.
+# later letter can be looked up, because the letter before it has occurred already, followed by this
+# same letter.
 
 # %% tags=["demo"]
 generator = torch.Generator().manual_seed(99)
@@ -353,19 +352,20 @@ puzzle = next(repeated_tokens(26, generator, shortest=12, longest=12)).to(device
 print(" ".join(string.ascii_uppercase[letter] for letter in puzzle[0].tolist()))
 
 # %% [markdown]
-# **Predict.** A position can attend to any earlier one. Could a model with a *single* layer do this
-# look-up in strings of any length?
+# **Predict.** In these strings, the copy always begins after twelve letters. Can a model with a
+# *single* layer learn to predict all later letters of such strings?
 #
 # <details><summary>Answer</summary>
 #
-# A single layer is not enough. The query has to find the position whose *predecessor* is the
-# current letter. But a key is made from the vector at its own position, and in the first layer that
-# vector contains only its own letter and position. So the look-up takes two steps. First, every
-# position copies the letter before it into its vector. Then the query looks for that copy. This
-# takes two heads, the second in a later layer than the first. (If every copy began after twelve
-# letters, a single head could look eleven positions back, whatever the letters are.)
+# It can. A single head looks eleven positions back, whatever the letters are.
 #
 # </details>
+#
+# If the strings differ in length, a single layer is not enough. The query has to find the position
+# whose *predecessor* is the current letter. But a key is made from the vector at its own position,
+# and in the first layer that vector contains only its own letter and position. So the look-up takes
+# two steps. First, every position copies the letter before it into its vector. Then the query looks
+# for that copy. This takes two heads, the second in a later layer than the first.
 
 # %% [markdown]
 # ### Exercise: `induction_score`
@@ -458,7 +458,7 @@ assert copy_letters(shift_matrix(-1, 32))[1] > 0.99
 # The weights of the next model are learned. It has two layers of four heads and no feed-forward
 # networks, and it trains on strings of 4 to 16 letters, each repeated once. The loss covers only
 # the letters that can be looked up. While the model learns, the figure shows the loss, the best
-# score for the previous letter in layer 0, and the best induction score in layer 1.
+# previous-token score in layer 0, and the best induction score in layer 1.
 #
 # **Predict.** Which of the two scores reaches 0.2 first?
 
@@ -475,7 +475,7 @@ def best_scores(model):
     model(puzzle)
     first, *_, last = [block.attention.attention_weights.mean(dim=0) for block in model.blocks]
     return {
-        "previous letter, layer 0": previous_token_score(first).max().item(),
+        "previous-token score, layer 0": previous_token_score(first).max().item(),
         "induction score, layer 1": induction_score(last).max().item(),
     }
 
@@ -501,19 +501,18 @@ grown, losses = grow(0, watched=True)
 grown_scores = best_scores(grown)
 assert losses[:20].mean() > 2.7 and losses[-100:].mean() < 0.15
 assert grown_scores["induction score, layer 1"] > 0.8
-assert grown_scores["previous letter, layer 0"] > 0.24
+assert grown_scores["previous-token score, layer 0"] > 0.24
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
 # The induction score reaches 0.2 first, after 110 to 140 steps in five runs with different seeds.
-# The score for the previous letter does so after 150 to 190 steps. All three curves change
-# suddenly, and nearly together. In our run, the loss falls slowly for the first 100 steps, and no
-# score reaches 0.2. Within the next 150 steps, the best induction score rises above 0.8, the best
-# score for the previous letter rises from 0.11 to 0.3, and the loss falls from more than 2 to less
-# than 0.3, except for single batches. The score for the previous letter stays far lower than that
-# of the head you made by hand. Such a sudden change is called a *phase change* (Olsson and others
-# 2022).
+# The previous-token score does so after 150 to 190 steps. All three curves change suddenly, and
+# nearly together. In our run, the loss falls slowly for the first 100 steps, and no score reaches
+# 0.2. Within the next 150 steps, the best induction score rises above 0.8, the best previous-token
+# score rises from 0.11 to 0.3, and the loss falls from more than 2 to less than 0.3, except in a
+# few batches. The previous-token score stays far lower than that of the head you made by hand. Such
+# a sudden change is called a *phase change* (Olsson and others 2022).
 #
 # </details>
 #
@@ -545,10 +544,10 @@ assert induction_score(one_layer.blocks[0].attention.attention_weights.mean(dim=
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The loss of one layer is below $\ln 12$, 1.99 in our run, and 1.76 to 2.31 in four others. But it
+# With one layer, the loss is below $\ln 12$ (1.99 in our run, 1.76 to 2.31 in four others). But it
 # is far above that of two layers, and no head has a high induction score. A model that cannot look
 # anything up can still exclude letters. The loss covers the last eleven letters of each string. A
-# model that excluded all letters but those not yet repeated would have to guess among 11 letters,
+# model that kept only the letters not yet repeated would have to guess among 11 letters,
 # then among 10, and so on, and its loss would be $\ln(11!) / 11 = 1.59$.
 #
 # </details>
@@ -654,7 +653,7 @@ for name, losses in removed.items():
 # </details>
 #
 # You have found a *circuit*. Heads of layer 0 write into the residual stream, and heads of layer 1
-# make their keys from what was written. The same circuit was found in small attention models
+# make their keys from what was written. The same circuit was found in small attention-only models
 # (Elhage and others 2021), and induction heads were found in large language models (Olsson and
 # others 2022).
 
@@ -707,7 +706,7 @@ groups = {"first mention": first, "repeated mention": repeated, "other text": ~f
 
 
 def shares_correct(*heads):
-    """Return the share of letters predicted correctly with heads, named layer.head, off."""
+    """Return the share of correct letters with some heads (layer.head) off."""
     with contextlib.ExitStack() as stack, torch.no_grad():  # one `with` for each head
         for name in heads:
             layer, head = map(int, name.split("."))
@@ -726,8 +725,8 @@ assert 0.25 < whole["first mention"] < 0.4 < 0.9 < whole["other text"] < whole["
 # The share of correct letters is largest in repeated names, where it is close to 100%. At the first
 # mention, the model predicts only about a third of the letters correctly.
 #
-# The next cell computes the score for the previous letter and the induction score of all twelve
-# heads, as means over the 64 strings of section 3. Heads are named layer.head.
+# The next cell computes the previous-token score and the induction score of all twelve heads, as
+# means over the 64 strings of section 3. Heads are named layer.head.
 
 # %% tags=["demo", "nbval-ignore-output"]
 names = [f"{layer}.{head}" for layer in range(3) for head in range(4)]
@@ -737,7 +736,7 @@ with torch.no_grad():
 maps = [block.attention.attention_weights.mean(dim=0) for block in storyteller.blocks]
 previous = torch.cat([previous_token_score(weights) for weights in maps]).cpu()
 induction = torch.cat([induction_score(weights) for weights in maps]).cpu()
-panels = {"weight on the previous letter": {"": previous}, "induction score": {"": induction}}
+panels = {"previous-token score": {"": previous}, "induction score": {"": induction}}
 plotting.show(plotting.bars(panels, x_label="head", y_label="mean weight", ticks=names))
 assert induction[:4].max() < 0.15 and max(induction[5], induction[9]) < 0.15
 assert induction[[4, 6, 7]].min() > 0.5
@@ -748,8 +747,8 @@ assert previous[:3].min() > 0.2 > previous[3:].max()
 
 # %% [markdown]
 # The look-up takes two layers, so no head of layer 0 has a high induction score. Three heads of
-# layer 1 have the highest scores, and three of layer 2 come next. The previous letter gets the most
-# weight from three heads of layer 0.
+# layer 1 have the highest scores, and three of layer 2 come next. Three heads of layer 0 have the
+# highest previous-token scores.
 #
 # **Predict.** The next cell switches off the three high-scoring heads of layer 1, then those of
 # layer 2, and then a *control group*, the heads 0.1, 1.1 and 2.1, whose induction scores are low.

@@ -61,8 +61,8 @@ plotting.show(plotting.diagram("block", lit=lit, shapes=shapes))
 # %% [markdown]
 # Hugging Face trained SmolLM2 on some two trillion tokens and published it under the Apache License
 # 2.0. You use its Instruct version, which was then trained on instructions. The model has the
-# blocks of your `LanguageModel`, 30 of them, with vectors of $D = 576$ features. Five things are
-# different:
+# blocks of your `LanguageModel`, 30 of them, with vectors of $D = 576$ features. Besides the last
+# layer, five things are different:
 #
 # - **Tokens are pieces of words.** There are 49,152 of them. *Paris* is one token, and
 #   *7K2QX9* is six.
@@ -78,9 +78,6 @@ plotting.show(plotting.diagram("block", lit=lit, shapes=shapes))
 #
 # The last layer reuses the weights of the embedding. The logit of a token is the dot product of the
 # last vector with the token's own vector.
-#
-# **Predict.** What share of the parameters belongs to attention, that is, to the matrices $W_q$,
-# $W_k$, $W_v$ and $W_o$ of all blocks?
 
 # %% tags=["demo"]
 vocabulary, D, num_blocks, num_heads, num_groups, hidden_dim = 49_152, 576, 30, 9, 3, 1_536
@@ -99,12 +96,8 @@ assert total == 134_515_008
 assert [round(count / total, 2) for count in parameters.values()] == [0.21, 0.2, 0.59, 0.0]
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
-# Attention has a fifth of the parameters, 26.5 million. The embedding alone is as large. More than
+# Attention has a fifth of the parameters, 26.5 million. The embedding alone is larger. More than
 # half of the model is in the feed-forward networks, which work at each position separately.
-#
-# </details>
 
 # %% [markdown]
 # ## 2. Write the parts
@@ -144,9 +137,12 @@ from course_lib.attention import rotary_embedding
 check("rotary_embedding")
 
 # %% [markdown]
-# **Predict.** The same query and the same key are used at each of 8 positions. In the left matrix
+# The same random query and the same random key are used at each of 8 positions. In the left matrix
 # of scores, the positional encoding of lesson 06 is added to both. In the right matrix, both are
-# rotated instead. How many different scores does the right matrix of $8 \times 8$ scores contain?
+# rotated instead.
+#
+# **Predict.** In the right matrix, which key scores *lowest* for query 0: the nearest (key 0), the
+# farthest (key 7), or one between?
 
 
 # %% tags=["demo"]
@@ -167,16 +163,20 @@ plotting.show(plotting.heatmap_grid(rounded, quantity="score", limits=None, colu
 for name, matrix in panels.items():
     print(f"{name:8s} {num_different(matrix)} different scores")
 assert num_different(rotated) == 15 and num_different(added) > 40
+assert rotated[0].argmin() == 0 and rotated[0, 1:].min() > rotated[0, 0] + 0.5
 assert (rotated[1:, 1:] - rotated[:-1, :-1]).abs().max() < 1e-4
 assert (added[1:, 1:] - added[:-1, :-1]).abs().max() > 1
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The right matrix contains 15 different scores, one for each distance from $-7$ to $7$. They are
-# equal along each diagonal. With added encodings, they are not. Values are not rotated at all.
+# The nearest key, key 0, scores lowest for query 0. A rotation makes scores depend on the distance,
+# but it does not favor near keys. Query and key decide which distance fits.
 #
 # </details>
+#
+# The right matrix contains 15 different scores, one for each distance from $-7$ to $7$. They are
+# equal along each diagonal. With added encodings, they are not. Values are not rotated at all.
 
 # %% [markdown]
 # ### Exercise: `grouped_query_attention`
@@ -190,8 +190,8 @@ assert (added[1:, 1:] - added[:-1, :-1]).abs().max() > 1
 #   `(B, h, n, v)`, with scores scaled by $1 / \sqrt d$, and the attention weights `(B, h, n, m)`.
 #   Head $i$ uses the keys and values of group $i \mathbin{//} (h / g)$.
 # - **Raises** a `ValueError` if `g` does not divide `h`.
-# - **Edge cases.** A query with no allowed key gets zeros and a gradient of 0. As long as they are
-#   finite, masked keys and values must not change the result. Large scores must not overflow.
+# - **Edge cases.** A query with no allowed key gets zeros and a gradient of 0. Masked keys and
+#   values must not change the result, as long as they are finite. Large scores must not overflow.
 #
 # You may use `masked_softmax` or your own `scaled_dot_product_attention`, but not PyTorch's, which
 # can share keys itself.
@@ -232,9 +232,9 @@ from course_lib.attention import KVCache
 check("KVCache")
 
 # %% [markdown]
-# **Predict.** Llama 2 with 70 billion parameters has 80 layers and 64 heads of 128 features, and
-# reads 4,096 tokens. With numbers of 2 bytes, how many GiB do the keys and values of *one*
-# conversation take if each head has its own?
+# **Predict.** Llama 2 70B has nine times as many parameters as Llama 3 8B. Both share keys and
+# values in groups. Llama 2 70B reads 4,096 tokens and Llama 3 8B reads 8,192. About how many times
+# as large is the full cache of the larger model: 9, 4.5 or 1.3?
 
 # %% tags=["demo"]
 models = {  # layers, heads, groups, features of a head, tokens
@@ -247,12 +247,14 @@ for name, (layers, h, g, d, length) in models.items():
     a_set = 2 * layers * d * length * 2 / 2**30  # keys and values, 2 bytes each, in GiB
     print(f"{name:12s}{h * a_set:14.2f}{g * a_set:13.2f}")
     assert name != "Llama 2 70B" or (h * a_set, g * a_set) == (10, 1.25)
+    assert name != "Llama 3 8B" or (h * a_set, g * a_set) == (4, 1)
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# They would take 10 GiB. But the model has 8 groups for its 64 heads, so they take an eighth of
-# that, 1.25 GiB (Ainslie and others 2023).
+# It is 1.25 times as large, 1.25 GiB against 1 GiB. Both models have 8 groups of 128 features, so
+# only the numbers of layers and of tokens count. If each of its 64 heads had keys and values of its
+# own, the larger model's cache would take 10 GiB, eight times as much (Ainslie and others 2023).
 #
 # </details>
 #
@@ -260,8 +262,8 @@ for name, (layers, h, g, d, length) in models.items():
 # the new positions, a whole prompt or a single token. Two things follow. The rotation begins where the
 # cache ends, and each new position attends to everything in the cache. Lesson 02's
 # `causal_mask(n, m)` aligns the last query with the last key, which is what a cache needs. PyTorch's
-# `is_causal=True` aligns the first query with the first key. For this reason, each step of a PyTorch
-# user's text generation returned the same vector
+# `is_causal=True` aligns the first query with the first key. So one PyTorch user's text generator
+# returned the same vector at every step
 # ([pytorch/pytorch #144858](https://github.com/pytorch/pytorch/issues/144858)).
 
 # %% [markdown]
@@ -270,7 +272,7 @@ for name, (layers, h, g, d, length) in models.items():
 # - **`__init__`** takes `embed_dim` $D$, `num_heads` $h$, `num_groups` $g$, `base=10000.0`, and the
 #   keywords `device=None` and `dtype=None`, which it passes to each layer. It creates `W_q` and `W_o`,
 #   from $D$ to $D$ features, and `W_k` and `W_v`, from $D$ to $g \cdot D / h$, all without bias. It
-#   keeps `num_heads`.
+#   stores `self.num_heads`.
 # - **`forward(x, cache=None)`** takes `x` `(B, n, D)` and an optional `KVCache`, and returns
 #   `(B, n, D)`. It projects `x`, cuts the projections into heads or groups as `split_heads` does, and
 #   rotates queries and keys with `base`. Without a cache, the first row of `x` has position 0. With
@@ -279,8 +281,8 @@ for name, (layers, h, g, d, length) in models.items():
 # - **`attention_weights`** holds the weights of the last call, `(B, h, n, m)`, detached. Here $m$ also
 #   counts the positions that were in the cache.
 #
-# Use only `len(cache)` and `cache.append(...)` of the cache. The module may read several texts in turn,
-# each with its own cache, so do not store a position in the module.
+# Use the cache only through `len(cache)` and `cache.append(...)`. The module may read several texts
+# in turn, each with its own cache, so do not store a position in the module.
 #
 # **Worked example.** Take $D = 2$ and one head, with identity matrices as weights. For the rows (1, 0)
 # and (0, 1), the second query is rotated by 1 radian to $(-\sin 1, \cos 1) = (-0.8415, 0.5403)$, and so
@@ -340,8 +342,8 @@ for p, token in zip(likely.values, likely.indices.tolist(), strict=True):
 assert difference < 1e-3 and smol.tokenizer.decode(likely.indices[:1].tolist()) == " Paris"
 
 # %% [markdown]
-# The two agree up to rounding. A test of the course also compares the model's logits with those of the
-# published implementation, and they agree as well.
+# The two agree up to rounding. One of the course's tests compares the model's logits with those of
+# the published implementation, and they also agree.
 #
 # How many facts can a model of this size recall? Try ten capitals.
 
@@ -471,8 +473,8 @@ assert all(abs(a - b) < 0.05 for a, b in zip(losses.values(), measured, strict=T
 #
 # *What does one more token cost after a text of 500 tokens?*
 #
-# **Predict.** From 16 to 512 tokens, a text becomes 32 times as long. By about what factor does the
-# processor time for one more token grow with a cache: 1.5, 5 or 32?
+# **Predict.** To add the 16th token, 16 positions pass through the model without a cache, and one
+# with it. About how many times as long does that step take without the cache: 16, 8 or 2?
 
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -508,10 +510,11 @@ assert without[-1] > 4 * with_caches[-1]
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# With a cache, the time grows by a factor of about 1.5, because only one position passes through
-# the model. Without a cache, the whole text passes through again, so the time grows with its
-# length. The price is memory, but not much. One token's keys and values take
-# $2 \cdot 30 \cdot 3 \cdot 64 \cdot 4$ bytes, or 46 kB, while the weights take 538 MB.
+# In our run, the 16th token takes about twice as long without the cache. Both steps read all
+# weights of the model. The 512th token takes more than ten times as long without the cache, because
+# the whole text passes through the model again. The price is memory, but not much. One token's keys
+# and values take $2 \cdot 30 \cdot 3 \cdot 64 \cdot 4$ bytes, or 46 kB, while the weights take 538
+# MB.
 #
 # </details>
 
@@ -565,8 +568,8 @@ assert {layer for layer, _ in eight} <= {17, 18, 20, 22, 23} and scores[18, 6] >
 # shows where a head looks. Now switch heads off, the best ones first, and compare with a *control
 # group*: eight heads of the same layers with scores below 0.1.
 #
-# **Predict.** The loss on the repeat is 3.3 in the whole model. How large is it with the best eight
-# heads off?
+# **Predict.** The loss on the repeat is 3.3 in the whole model. About how large is it with the best
+# eight heads off: 4, 7 or 11?
 
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -599,9 +602,9 @@ plotting.show(plotting.bars(panels, ticks=list(on_repeat), **labels))
 # <details><summary>Answer</summary>
 #
 # Without the best eight, the loss rises from 3.3 to 11.4, more than that of a uniform guess
-# ($\ln 49{,}152 = 10.8$). Without the eight others it is 3.8. So 3 percent of the heads make most of
-# the difference between the repeat and the first 25 tokens, on which the loss is 14.6. With only the
-# best head off, the loss is 5.3, so heads share the work here, too.
+# ($\ln 49{,}152 = 10.8$). Without the eight others it is 3.8. So 3 percent of the heads explain most
+# of the difference between the repeat and the first 25 tokens, on which the loss is 14.6. With only
+# the best head off, the loss is 5.3, so heads share the work here, too.
 #
 # </details>
 
@@ -613,10 +616,8 @@ plotting.show(plotting.bars(panels, ticks=list(on_repeat), **labels))
 # The prompt tells the model a password and asks for it again. The figure shows the password, the
 # later tokens of the prompt as one box (…), and the answer. Arcs lead from each new token to the
 # tokens that the eight heads looked at when the model chose it. An arc shows the largest of the
-# eight weights. If you change *heads off* in JupyterLab, your functions write a new answer.
-#
-# **Predict.** *Heads off* has three settings: none, the eight, and eight others of the same layers.
-# In which of them does the model write the password?
+# eight weights. *Heads off* has three settings: none, the eight, and eight others of the same
+# layers. If you change the setting in JupyterLab, your functions write a new answer.
 
 # %% tags=["demo", "nbval-ignore-output"]
 settings = {"none": [], "the eight": eight, "eight others": others}
@@ -652,16 +653,15 @@ def password_figure(heads_off, password="7K2QX9", num_tokens=7):
 plotting.interactive(password_figure, heads_off=list(settings))
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
-# The whole model writes 7K2QX9, and the thickest arc of each token leads to the same token of the
+# The whole model writes 7K2QX9, and the thickest arc of each token leads to that token in the
 # prompt. With the eight heads off, it writes 7272. They still have weights, but their outputs are 0.
 # With eight others of the same layers off, the model writes the password.
 #
-# </details>
-#
 # One password is a single case. The next cell tries 20 passwords, and ten made-up names of dogs in
 # another prompt.
+#
+# **Predict.** The whole model repeats all 20 passwords. About how many of the ten names does it
+# repeat: all ten, eight or five?
 
 # %% tags=["demo", "nbval-ignore-output"]
 rng = random.Random(0)
@@ -689,13 +689,16 @@ assert repeated["the eight"][1] == 0 and repeated["none"][1] in (4, 5, 6)
 assert repeated["eight others"][1] in (3, 4, 5)
 
 # %% [markdown]
-# The whole model repeats all 20 passwords. Without the eight heads it repeats none, and without the
-# eight others it repeats all 20. Only the control group shows that it matters *which* eight heads of
-# these layers are off.
+# <details><summary>Answer</summary>
 #
-# The names are harder. In our run, the whole model repeats five of ten. Without the eight heads it
-# repeats none, and without the eight others it repeats four. (Often it writes only the first part of
-# a name, such as *Plover*.)
+# In our run, the whole model repeats five of the ten names. Without the eight heads it repeats
+# none, and without the eight others it repeats four. (Often it writes only the first part of a
+# name, such as *Plover*.)
+#
+# </details>
+#
+# Without the eight heads, the model repeats no password. Without the eight others, it repeats all 20
+# again. Only the control group shows that it matters *which* eight heads of these layers are off.
 
 # %% [markdown]
 # ## 8. Sinks
@@ -837,8 +840,8 @@ finally:
 #
 # ## The end
 #
-# *What have you built?* The folded map below the bars of `progress()` (from `course_lib`) shows
-# which parts of a Transformer are in your library.
+# *What have you built?* Call `progress()` (from `course_lib`) and open the map under its bars to
+# see which parts of a Transformer are in your library.
 #
 # The course began with a weighted average. Now you have an encoder, a decoder and a language model,
 # and you know what each of their lines does, what it costs, and how to test it. The models that you

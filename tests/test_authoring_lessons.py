@@ -86,6 +86,12 @@ def test_release_asserts_nothing_outside_checks_and_folded_answers_end_or_go_on_
         assert not (fold and first_heading(below)), cell.id
 
 
+def test_a_single_minute_or_point_is_in_the_singular(release):
+    _, cells = release
+    facts = "\n".join(cell.source for cell in cells.values())
+    assert not re.search(r"\b1 (points|minutes)\b", facts)
+
+
 def test_lesson_10_leaves_the_matrix_of_the_first_head_to_the_reader(course):
     slug = "10_language_model"
     files = release_files(course, slug, nbformat.writes(assemble(course, slug)[0]))

@@ -46,7 +46,7 @@ class AdditiveAttention(nn.Module):
 
     Args:
         query_size, key_size: numbers in a query and in a key; they may differ.
-        num_hiddens: features in which the two are added.
+        num_hiddens: number of hidden features.
         dropout: probability of dropping an attention weight, in train mode only.
         device, dtype: device and dtype of the weights, as in `torch.nn`.
 

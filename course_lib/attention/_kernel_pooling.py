@@ -35,7 +35,7 @@ def kernel_pooling(
     values: Float[Tensor, "num_keys v"],
     bandwidth: int | float | Tensor,
 ) -> tuple[Float[Tensor, "num_queries v"], Float[Tensor, "num_queries num_keys"]]:
-    """Predict at each query the average of all values, in which near keys count most.
+    """Return for each query an average of all values in which near keys count most.
 
     weight_ij is proportional to exp(-distance_ij^2 / (2 bandwidth^2)) and sums to 1 over the keys.
     The constant in front of the Gaussian density cancels and is left out.
@@ -71,14 +71,14 @@ def leave_one_out(
     """Predict each target from all the other pairs.
 
     Args:
-        inputs: one number for each point; queries and keys at once.
+        inputs: one number for each point; both queries and keys.
         targets: the number to predict at each point; the values.
         bandwidth: h > 0; a number or a tensor that holds one. The predictions are differentiable
             with respect to it.
 
     Returns:
-        Tensor `(num_points,)`: at i, the kernel average of the targets without pair i; 0 for a
-        point that has no other.
+        Tensor `(num_points,)`: at i, the kernel average of the targets without pair i; 0 if
+        there is only one point.
 
     Source: Hastie, Tibshirani & Friedman 2009, section 7.10,
         https://hastie.su.domains/ElemStatLearn/
@@ -132,7 +132,7 @@ def gaussian_as_dot_product(
     keys: Float[Tensor, "num_keys d"],
     bandwidth: int | float | Tensor,
 ) -> Float[Tensor, "num_queries num_keys"]:
-    """Return scores made of dot products whose softmax is that of the Gaussian kernel.
+    """Return scores, made of dot products, whose softmax gives the weights of `kernel_pooling`.
 
     Args:
         queries: one row for each query.
@@ -140,8 +140,7 @@ def gaussian_as_dot_product(
         bandwidth: h > 0; a number or a tensor that holds one.
 
     Returns:
-        Scores `(num_queries, num_keys)`; their softmax over the keys gives the attention weights
-        of `kernel_pooling`.
+        Scores `(num_queries, num_keys)`; the softmax runs over the keys.
 
     Source: Tsai et al. 2019, section 3, https://arxiv.org/abs/1908.11775
     """

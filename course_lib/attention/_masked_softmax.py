@@ -14,7 +14,7 @@ from course_lib.attention._checked import checked
 def stable_softmax(scores: Float[np.ndarray, "..."], axis: int = -1) -> Float[np.ndarray, "..."]:
     """Return the softmax along one axis in NumPy, for scores of any size.
 
-    softmax(s)_j = exp(s_j) / sum_k exp(s_k), also where exp(s_j) alone would overflow.
+    softmax(s)_j = exp(s_j) / sum_k exp(s_k), even where exp(s_j) alone would overflow.
 
     Args:
         scores: array of any shape, finite.
@@ -52,7 +52,7 @@ def length_mask(valid_lens: Int[Tensor, "..."], max_len: int) -> Bool[Tensor, ".
 def causal_mask(
     num_queries: int, num_keys: int | None = None, *, device: torch.device | str | None = None
 ) -> Bool[Tensor, "n m"]:
-    """Let each query attend to its own position and earlier ones, and the last to all keys.
+    """Let each query attend to its own and earlier positions; the last query sees all keys.
 
     The last query is aligned with the last key. This differs from torch's `is_causal=True`, which
     aligns the first query with the first key.
@@ -111,7 +111,7 @@ def masked_softmax(
     valid_lens: Int[Tensor, "..."] | None = None,
     mask: Bool[Tensor, "..."] | None = None,
 ) -> Float[Tensor, "*batch num_queries num_keys"]:
-    """Return the softmax over the keys that may be attended; the other keys get weight 0.
+    """Return the softmax over the allowed keys; the other keys get weight 0.
 
     A query with no allowed key gets zeros, and its gradient is zero as well.
 

@@ -19,7 +19,7 @@ def score_variance(d: int, num_samples: int, scaled: bool, generator: torch.Gene
         d: the number of features of a query and of a key, at least 1.
         num_samples: how many independent pairs (q, k) to draw, at least 1.
         scaled: divide each product by sqrt(d).
-        generator: where the random numbers come from; the global ones stay untouched.
+        generator: where the random numbers come from; the global generator stays untouched.
 
     Returns:
         The variance of the `num_samples` products.
@@ -78,7 +78,7 @@ def scaled_dot_product_attention(
 
     Differs from `F.scaled_dot_product_attention`: returns the weights too, takes lengths, and has
     no dropout and no `is_causal`. The queries are scaled before the product, not the scores after
-    it, which is the same in exact arithmetic and overflows later in float16.
+    it: the same in exact arithmetic, but safer in float16.
 
     Args:
         queries, keys: d features each; `*batch` is any number of axes, the same in all three.

@@ -210,4 +210,5 @@ def _nbgrader(grade_id: str, flags: dict, points: float | None = None) -> dict:
 
 def _line(graded, last: str) -> str:
     points = f"{graded.points:g} point{'' if graded.points == 1 else 's'}"
-    return f"*{points} · about {graded.minutes} minutes · {last}*"
+    minutes = f"{graded.minutes} minute{'' if graded.minutes == 1 else 's'}"
+    return f"*{points} · about {minutes} · {last}*"

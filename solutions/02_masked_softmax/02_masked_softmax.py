@@ -33,7 +33,7 @@ from course_lib.models.trained import trained_translator
 from course_lib.models.whole_game import translate_batch, use_softmax
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
-torch.set_num_threads(1)  # several threads are slow beside other programs
+torch.set_num_threads(1)  # faster while other programs are running
 torch.set_printoptions(precision=4, sci_mode=False, linewidth=100)
 
 # %% tags=["demo", "hide-input"]
@@ -129,13 +129,12 @@ check("stable_softmax")
 #
 # In one batch, each numeral is padded to the length of the longest with a special token, the *pad*.
 #
-# The next cell replaces the masked softmax in the cross-attention of lesson 00's translator with a
-# plain one, and translates the numbers 1 to 99 in one batch. Then it adds 777 to the batch, and
-# then 7777 in its place. (`translate_batch` pads the numerals and writes the most likely next word
-# for all of them at once. Lesson 09 builds it.)
+# The next cell gives the words of lesson 00's translator a plain softmax over letters, not a masked
+# one, and translates 1 to 99 in one batch. Then it adds 777 to the batch, and then 7777 in its
+# place.
 #
-# **Predict.** Alone, about 80 of the 99 are correct. How many are still correct with 7777 in the
-# batch?
+# **Predict.** With nothing added, about 80 are correct, and about 27 with 7777, which has 42
+# letters. With 777, which has 29, are about 30, 45 or 60 correct?
 
 # %% tags=["demo", "nbval-ignore-output"]
 numerals = Numerals()
@@ -153,22 +152,19 @@ for others in ([], [777], [7777]):
     translations = translate_batch(model, numerals, [*range(1, 100), *others])
     counts.append(num_correct(translations))
     print(f"with {others} added: {counts[-1]} of 99 correct; 43 is", translations[42])
-assert 75 < counts[0] < 85 and max(counts[1:]) < 45
+assert 75 < counts[0] < 85 and 27 <= counts[1] <= 36 and 25 <= counts[2] <= 29
 assert translations[42] == "forty thousand forty thousand"
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Fewer than half are still correct. In our run, 27 of the 99 were, and 31 with 777. To the model, a
-# pad is a token like any other, and every query gives it a score and a share of the attention.
+# About 30, hardly more than with 7777. To the model, a pad is a token like any other, and every
+# query gives it a score and a share of the attention.
 #
 # </details>
 #
 # The next cell tries to ignore the pads. It sets their scores to 0, or their *weights* to 0 after
-# the softmax.
-#
-# **Predict.** Two letters have the scores $(2, 1)$, and two pads $(0, 0)$. Do the pads together get
-# 0%, about 5%, or about 17% of the attention?
+# the softmax. Two letters have the scores $(2, 1)$, and two pads $(0, 0)$.
 
 # %% tags=["demo"]
 weights = torch.softmax(torch.tensor([2.0, 1.0, 0.0, 0.0]), dim=-1)
@@ -183,15 +179,11 @@ assert 0.16 < weights[2:].sum() < 0.17 and (weights * real).sum() < 0.84
 assert (high / high.sum()).isnan().all()
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # With a score of 0, the pads get about 17%, because 0 is an ordinary score and $e^0 = 1$. Weights
 # set to 0 *after* the softmax leave a row that does not sum to 1. Dividing by the sum repairs that
 # row, but not one in which a pad had a very high score: the weights of the real keys have already
 # underflowed to 0, and $0/0$ is nan. So the mask must act *before* the softmax. To remove a key,
 # you need a score whose exponential is 0.
-#
-# </details>
 #
 # You have to say which keys are real. The compact way is a tensor of lengths
 # $\ell_0, \dots, \ell_{B-1}$, called `valid_lens`. The explicit way is a mask of shape `(B, m)`:
@@ -240,8 +232,7 @@ check("length_mask")
 #
 # Unlike the scores `(B, n, m)`, the mask `(B, m)` has no axis for queries.
 #
-# **Predict.** There are three items of three queries each. How many keys may each query of *drei*
-# attend to if you broadcast the mask without inserting an axis for the queries?
+# Take three items of three queries each, and broadcast the mask as it is.
 
 # %% tags=["demo"]
 scores = torch.zeros(3, 3, 14)  # (B, n, m)
@@ -253,14 +244,9 @@ assert broadcast["(B, m)"][0].sum(dim=1).tolist() == [4, 8, 14]
 assert broadcast["(B, 1, m)"][0].sum(dim=1).tolist() == [4, 4, 4]
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
-# The three queries may attend to 4, 8 and 14 keys. Broadcasting aligned `B` with `n`, so each
-# *query* got the length of an *item*. PyTorch raises no error, because the numbers of queries
-# and items happen to be equal. With an axis for the queries, `(B, 1, m)`, each query of *drei* may
-# attend to its 4 letters.
-#
-# </details>
+# Broadcasting aligned `B` with `n`, so each *query* of *drei* got the length of an *item*. PyTorch
+# raises no error, because the numbers of queries and items happen to be equal. With an axis for the
+# queries, `(B, 1, m)`, each query of *drei* may attend to its 4 letters.
 
 # %% [markdown]
 # ### The same word, the opposite meaning
@@ -314,7 +300,7 @@ assert no_future[0].all() and no_future[3].tolist() == [False, False, False, Tru
 # %% [markdown]
 # ### When there are more keys than queries
 #
-# While generating text, a decoder can store the keys of earlier words and compute queries only for
+# While generating text, a model can store the keys of earlier words and compute queries only for
 # new ones. It has $n$ queries and $m \ge n$ keys, and **the last query belongs to the last key**.
 #
 # **By hand.** For $n = 2$ and $m = 5$, query 0 may attend to keys 0 to 3, and query 1 to keys 0 to
@@ -361,7 +347,7 @@ check("causal_mask")
 # %% [markdown]
 # ## 4. Combining masks
 #
-# *A decoder reads a padded sentence from left to right. What if one mask allows a key and another
+# *A model reads a padded sentence from left to right. What if one mask allows a key and another
 # forbids it?*
 #
 # A query may attend to a key only if **every** mask allows it, so masks combine with AND, which for
@@ -496,8 +482,10 @@ check("additive_mask")
 # at its *start*, or with more queries than keys. An item of length 0 has only empty rows. The
 # formula gives $0/0$.
 #
-# **Predict.** The next cell masks the scores $(1, 2, 3)$ of an empty row in four ways. Which way
-# returns the **unmasked** weights?
+# The next cell masks the scores $(1, 2, 3)$ of an empty row in four ways. It fills the row with
+# minus infinity or -1e9, or adds -1e9 or -1e6.
+#
+# **Predict.** How many of the four ways return the **unmasked** weights?
 
 # %% tags=["demo"]
 scores = torch.tensor([1.0, 2.0, 3.0])
@@ -517,10 +505,9 @@ assert torch.allclose(torch.softmax(masked["add -1e6"], dim=-1), torch.softmax(s
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Adding -1e6 only shifts the row, and a softmax ignores shifts, so the weights are the unmasked
-# ones. Filling with -1e9 gives a plain average over forbidden keys. So does adding -1e9, because
-# float32 numbers of that size are 64 apart, and the scores are rounded away. Minus infinity gives
-# nan.
+# Only one does. Adding -1e6 shifts the row, and a softmax ignores shifts. Filling with -1e9 gives a
+# plain average over forbidden keys. So does adding -1e9, because float32 numbers of that size are
+# 64 apart, and the scores are rounded away. Minus infinity gives nan.
 #
 # </details>
 #
@@ -531,8 +518,8 @@ assert torch.allclose(torch.softmax(masked["add -1e6"], dim=-1), torch.softmax(s
 # The obvious fix is to compute the softmax and then replace nan with 0. The next cell does so after
 # two ways of masking, the sum of section 5 and `masked_fill`. Query 1 may attend to nothing.
 #
-# **Predict.** Both ways return the same weights. Does row 1 get a finite gradient with neither of
-# them, with one, or with both?
+# **Predict.** Both ways return the same weights. Is the gradient of row 1 nan with both, only with
+# the sum, or only with `masked_fill`?
 
 
 # %% tags=["demo"]
@@ -562,8 +549,7 @@ plotting.show(plotting.heatmap_grid(gradients, quantity="gradient", limits=None,
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Row 1 gets a finite gradient with one of them. After the addition, its gradient is nan, and after
-# `masked_fill` it is 0.
+# It is nan only with the sum. With `masked_fill`, it is 0.
 #
 # </details>
 #
@@ -577,8 +563,8 @@ plotting.show(plotting.heatmap_grid(gradients, quantity="gradient", limits=None,
 # The backward pass of `masked_fill` happens to stop it, by writing 0 into every cell that was
 # filled. A softmax that never *produces* a nan does not depend on such luck.
 #
-# **Predict.** Scores come from queries and keys. After one step of gradient descent with scores
-# masked by adding minus infinity, how many of the three rows have nan weights?
+# Scores come from queries and keys. Take one step of gradient descent with scores masked by adding
+# minus infinity.
 
 # %% tags=["demo"]
 torch.manual_seed(0)
@@ -595,12 +581,8 @@ assert weights.isfinite().all() and after.isnan().all()
 assert queries.grad.isnan().any(dim=-1).sum() == 1 and keys.grad.isnan().any(dim=-1).all()
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # All three rows have nan weights. Only one query has a nan gradient, but all keys do, and every row
 # depends on the keys.
-#
-# </details>
 
 # %% [markdown]
 # ### Written question: a colleague's empty rows
@@ -671,19 +653,43 @@ check("masked_softmax")
 #
 # *Does your function keep 7777 from spoiling the rest of the batch?*
 #
-# Give the translator from section 2 your `masked_softmax`, and translate the same batch.
+# The next cell translates the batch from section 2 three times: with scores of 0 for the pads, with
+# weights of 0 after the softmax, and with your `masked_softmax`.
+#
+# **Predict.** Are more of the 99 correct with scores of 0, more with weights of 0, or about as many
+# with both?
+
 
 # %% tags=["demo", "nbval-ignore-output"]
-use_softmax(model, masked_softmax)
-translations = translate_batch(model, numerals, [*range(1, 100), 7777])
-print(f"{num_correct(translations)} of 99 correct; 43 is", translations[42])
-assert num_correct(translations) == 99
+def scores_of_0(scores, valid_lens):
+    real = length_mask(valid_lens, scores.shape[-1])[:, None, :]  # (B, 1, m)
+    return torch.softmax(scores * real, dim=-1)
+
+
+def weights_of_0(scores, valid_lens):
+    real = length_mask(valid_lens, scores.shape[-1])[:, None, :]
+    return torch.softmax(scores, dim=-1) * real
+
+
+counts = []
+for softmax in (scores_of_0, weights_of_0, masked_softmax):
+    use_softmax(model, softmax)
+    translations = translate_batch(model, numerals, [*range(1, 100), 7777])
+    counts.append(num_correct(translations))
+    print(f"{softmax.__name__}: {counts[-1]} of 99 correct; 43 is", translations[42])
+assert 76 <= counts[0] <= 86 and 43 <= counts[1] <= 51 and counts[2] == 99
 weights = model.maps[42, :2, :14]  # two words, 14 letters
 assert weights[0, 7:].sum() > 0.8 and weights[1, :4].sum() > 0.8
 plotting.show(plotting.attention(weights, ["forty", "three"], "dreiundvierzig"))
 
 # %% [markdown]
-# All 99 are correct. The map of lesson 00 is back, and your function computed it.
+# <details><summary>Answer</summary>
+#
+# With scores of 0, about 80 are correct, and with weights of 0 fewer than half: the share that the
+# pads had taken is missing from the row. With your function, all 99 are correct, and the map of
+# lesson 00 is back.
+#
+# </details>
 #
 # Now mask keys yourself. The first row has three equal scores and a fourth that is larger by 2.
 # Click the cells to mask keys. A hatched cell is masked.

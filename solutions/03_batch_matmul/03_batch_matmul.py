@@ -30,7 +30,7 @@ from course_lib.models.trained import trained_translator
 from course_lib.models.whole_game import cross_attention_inputs, translate, use_attention
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
-torch.set_num_threads(1)  # several threads are slow beside other programs
+torch.set_num_threads(1)  # faster while other programs are running
 torch.set_printoptions(precision=4, sci_mode=False)
 
 # %% tags=["demo", "hide-input"]
@@ -53,8 +53,7 @@ plotting.show(plotting.diagram("attention", shapes=shapes))
 # entries. Geometrically, $q \cdot k = \lVert q \rVert\, \lVert k \rVert \cos\theta$, where $\theta$
 # is the angle between them.
 #
-# **Predict.** Take the query $(1, 2)$ and the keys $(3, 0)$, $(1, 1)$, $(-2, 1)$ and $(-1, -1)$.
-# Which key or keys score highest?
+# The next cell compares the query $(1, 2)$ with four keys.
 
 # %% tags=["demo"]
 query = torch.tensor([1.0, 2.0])
@@ -66,12 +65,8 @@ for key in keys:
 assert [float((query * key).sum()) for key in keys] == [3, 3, 0, -3]
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
-# Two keys score highest, with 3. The key $(1, 1)$ is closest to the query in direction, with a
-# cosine of 0.95, and the key $(3, 0)$ is longer. A dot product depends on direction *and* length.
-#
-# </details>
+# Two keys score 3. The key $(1, 1)$ is closest to the query in direction, and the key $(3, 0)$ is
+# longer. A dot product depends on direction *and* length.
 #
 # Put the keys into the rows of $K \in \mathbb{R}^{m \times d}$ and the queries into the rows of
 # $Q \in \mathbb{R}^{n \times d}$. One matrix product then computes all $n \cdot m$ scores:
@@ -92,6 +87,9 @@ assert [float((query * key).sum()) for key in keys] == [3, 3, 0, -3]
 # Lesson 00's translator reads *drei*, *dreizehn* and *dreiundvierzig* in one batch, padded to 14
 # letters. Each numeral has two queries, because the longest translation has two words. Here
 # $d = v = 64$.
+#
+# **Predict.** The translations of 1 to 99 have 171 words. Does the longest of a numeral's keys get
+# the highest score for about 5, 60 or 120 of these words?
 
 # %% tags=["demo"]
 numerals = Numerals()
@@ -102,8 +100,27 @@ print("queries", tuple(queries.shape), "keys", tuple(keys.shape), "values", tupl
 print("attention weights", tuple(model.maps.shape))
 assert model.maps.shape == (3, 2, 14) and model.maps.numel() * 64 == 5376
 
+num_words = longest = same_direction = 0
+for number in range(1, 100):
+    one = cross_attention_inputs(model, numerals, [number])
+    lengths = one.keys[0].norm(dim=-1)  # (m,)
+    for query in one.queries[0]:
+        scores = (query * one.keys[0]).sum(dim=-1)  # (m,)
+        num_words += 1
+        longest += int(scores.argmax() == lengths.argmax())
+        same_direction += int(scores.argmax() == (scores / lengths).argmax())
+print(f"{num_words} words, highest score at the longest key: {longest}", end=", ")
+print(f"at the largest cosine: {same_direction}")
+assert num_words == 171 and longest <= 4 and 150 <= same_direction <= 164
+
 # %% [markdown]
-# There are $3 \cdot 2 \cdot 14$ scores of 64 products each, which makes 5,376 multiplications.
+# <details><summary>Answer</summary>
+#
+# For fewer than 5. For more than 150, it is the key with the largest cosine.
+#
+# </details>
+#
+# The batch has $3 \cdot 2 \cdot 14$ scores of 64 products each, which makes 5,376 multiplications.
 
 # %% [markdown]
 # ## 2. The product without loops
@@ -134,8 +151,7 @@ assert model.maps.shape == (3, 2, 14) and model.maps.numel() * 64 == 5376
 # For a batch of `B` items, `(B, 3, 4, 1)` times `(B, 1, 4, 5)`, elementwise, has the shape
 # `(B, 3, 4, 5)`.
 #
-# **Predict.** Someone forgets the new axis of `b`. For which of the batch sizes 2, 3 and 4 is there
-# no error?
+# Someone forgets the new axis of `b`. Here are batches of 2, 3 and 4 items.
 
 # %% tags=["demo"]
 for batch_size in (2, 3, 4):
@@ -149,13 +165,9 @@ for batch_size in (2, 3, 4):
         assert batch_size != 3
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # Only a batch of 3 raises no error. Without the new axis, sizes are aligned from the right: 1 with
-# 5, 4 with 4, and `n`, which is 3, with the batch of `b`. A batch of the same size as `n`
-# multiplies row $i$ of every item of `a` by item $i$ of `b`.
-#
-# </details>
+# 5, 4 with 4, and `n`, which is 3, with the batch of `b`. If the batch size equals `n`, row $i$ of
+# every item of `a` is multiplied by item $i$ of `b`.
 
 # %% [markdown]
 # ### The formula in letters ★
@@ -211,8 +223,7 @@ check("bmm")
 # A *transpose* turns rows into columns: the number at $(j, t)$ goes to $(t, j)$. A *reshape* keeps
 # the numbers in reading order and cuts them into new rows.
 #
-# **Predict.** Take three keys of two numbers, `[[0, 1], [2, 3], [4, 5]]`, and reshape them to
-# `(2, 3)`. What is the first column of the result?
+# Here are both for three keys of two numbers.
 
 # %% tags=["demo"]
 three_keys = torch.arange(6.0).reshape(3, 2)  # (m, d)
@@ -222,12 +233,8 @@ assert three_keys.mT[:, 0].tolist() == three_keys[0].tolist()
 assert three_keys.reshape(2, 3)[:, 0].tolist() == [0, 3]
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
-# The first column is $(0, 3)$, the first number of key 0 and the last number of key 1. After the
-# transpose, every column is a key.
-#
-# </details>
+# The first reshaped column is $(0, 3)$, the first number of key 0 and the last number of key 1.
+# After the transpose, every column is a key.
 #
 # In the next figure, the color and the small label show which key a number belongs to. Two of the
 # four expressions below make the same mistake.
@@ -274,7 +281,7 @@ plotting.interactive(draw_turned, way=list(WAYS_TO_TURN))
 # | `keys.T` | `(d, m, B)`: all axes reversed | `(d, m, h, B)` |
 #
 # The second row is common, and correct until somebody adds heads. If heads, keys and features are
-# equal in number, PyTorch raises no error, and nothing but wrong results shows the mistake.
+# equal in number, PyTorch raises no error, and only wrong results show the mistake.
 
 # %% [markdown]
 # ### Exercise: `batched_scores`
@@ -307,8 +314,9 @@ check("batched_scores")
 # The product is correct, and the book uses these lines to illustrate shapes. Would they do as a
 # test?
 #
-# **Predict.** Of the five functions below, only yours computes scores correctly. All five pass a
-# shape test. How many give the right *numbers* on *drei* alone?
+# **Predict.** Of the five functions below, only yours is correct. The others reshape the keys, use
+# the keys of item 0 for all, reshape $K Q^\top$, or swap the items' keys. How many of the five give
+# the right *numbers* on *drei* alone?
 
 # %% tags=["demo"]
 CANDIDATES = {
@@ -341,8 +349,7 @@ assert [sum(row) for row in caught] == [0, 2, 1, 2, 1] and not any(row[0] for ro
 #
 # On *drei*, three of the five functions give the right numbers, because a single item cannot show
 # that items got mixed. On tensors of ones, all five do, because equal numbers hide every mix-up. To
-# catch all four wrong functions, use random numbers, several items, and sizes that all differ. The
-# checks in this course therefore never rely on ones.
+# catch all four wrong functions, use random numbers, several items, and sizes that all differ.
 #
 # </details>
 
@@ -392,13 +399,15 @@ check("attention_pooling")
 #
 # *Can the translator work with your three lines?*
 #
-# The next cell runs lesson 00's translator on two other functions. The first reshapes the keys
-# instead of transposing them, like `K reshaped` in section 3. The second is your
-# `attention_pooling`. The cell translates one numeral at a time, so there is no padding. The
-# translator was trained with scores divided by $\sqrt{64} = 8$. Your function does not divide.
+# The next cell runs lesson 00's translator on your `attention_pooling`, and on three variants:
+# reshaped keys, each letter with the value of the letter before it, and only 16 of the 64 features
+# of queries and keys. It translates one numeral at a time, so there is no padding. The translator
+# was trained with scores divided by $\sqrt{64} = 8$. These functions do not divide.
 #
-# **Predict.** In the translator's own map of 87, *siebenundachtzig*, the largest weight of *seven*
-# is about 0.55. Is it smaller, about the same, or larger in your map?
+# **Predict.** With the values of the letters before, are about 10, 50 or 90 of the 99 translations
+# correct?
+#
+# **Predict.** With 16 of the 64 features, are about 10, 60 or 99 correct?
 
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -407,20 +416,30 @@ def reshaped_keys(queries, keys, values, valid_lens):
     return weights @ values, weights
 
 
+def values_before(queries, keys, values, valid_lens):
+    return attention_pooling(queries, keys, values.roll(1, dims=1))
+
+
+def features_16(queries, keys, values, valid_lens):
+    return attention_pooling(queries[..., :16], keys[..., :16], values)
+
+
 def your_attention(queries, keys, values, valid_lens):
     return attention_pooling(queries, keys, values)
 
 
 own_words, own_map = translate(model, numerals, 87)
 correct = {}
-for name, attention in {"reshaped keys": reshaped_keys, "your attention": your_attention}.items():
+for attention in (reshaped_keys, values_before, features_16, your_attention):
+    name = attention.__name__
     use_attention(model, attention)
     translations = [" ".join(translate(model, numerals, number)[0]) for number in range(1, 100)]
     correct[name] = sum(translations[number - 1] == english(number) for number in range(1, 100))
     print(f"{name}: {correct[name]} of 99 correct, and 87 is", translations[86] or "empty")
 your_words, your_map = translate(model, numerals, 87)
 print(f"largest weight of seven: {own_map[1].max():.2f} before, {your_map[1].max():.2f} with yours")
-assert correct["reshaped keys"] < 25 and correct["your attention"] == 99
+assert correct["reshaped_keys"] < 25 and correct["your_attention"] == 99
+assert correct["values_before"] < 15 and correct["features_16"] > 96
 assert own_words == your_words == ["eighty", "seven"]
 assert 0.5 < own_map[1].max() < 0.6 and 0.8 < your_map[1].max() < 0.86
 assert min(own_map[1, :6].sum(), your_map[1, :6].sum()) > 0.95 and (own_map[1, :6] > 0.1).sum() == 2
@@ -428,13 +447,12 @@ assert min(own_map[1, :6].sum(), your_map[1, :6].sum()) > 0.95 and (own_map[1, :
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It is larger, 0.83, and your map is sharper. Larger scores make a softmax sharper, and yours are
-# eight times as large. Your *seven* puts most of its weight on a single letter of *sieben*, and the
-# translator's *seven* splits it between two. Lesson 05 asks why scores are divided, and by how
-# much.
+# With the values of the letters before, about 10 are correct, and with reshaped keys fewer than a
+# quarter, although all shapes are right and every row of weights sums to 1. With 16 features,
+# nearly all are correct, and with your function all 99.
 #
-# With your function, all 99 translations are correct. With reshaped keys, fewer than a quarter are,
-# although all shapes are right and every row of weights sums to 1.
+# Your map is sharper than the translator's, because your scores are eight times as large. Lesson 05
+# asks why scores are divided, and by how much.
 #
 # </details>
 
@@ -501,8 +519,8 @@ from course_lib.attention import attention_cost
 check("attention_cost")
 
 # %% [markdown]
-# **Predict.** Take 16 heads, $d = v = 64$, and half precision. Queries, keys and values of a text
-# of 8192 words take 50 MB together. How many MB do the scores take?
+# Take 16 heads, $d = v = 64$, and half precision. Queries, keys and values of a text of 8192 words
+# take 50 MB together.
 
 # %% tags=["demo"]
 cost = attention_cost(16, 8192, 8192, 64, 64, bytes_per_element=2)
@@ -532,12 +550,8 @@ assert attention_cost(16, 192, 192, 64, 64, 2)["score_bytes"] == 16 * 192 * 3 * 
 plotting.interactive(draw_memory, start={"heads": 16}, heads=[1, 4, 16, 64])
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
 # The scores take 2147 MB, 43 times as much: $16 \cdot 8192^2$ scores of two bytes. Their line is
 # twice as steep, and it crosses the other line at $n = 3d = 192$ words.
-#
-# </details>
 #
 # Now move the slider. More heads lift both lines but leave the crossing where it is. If you double
 # the number of words, the inputs double, and the operations and the scores grow fourfold.

@@ -267,8 +267,8 @@ assert counts[0][1] < 20 and 65 < counts[1][1] < 80
 # In the next figure, type a German numeral, or a number such as 1999. A translator that was trained
 # beforehand runs in the page. *Next word* writes the translation one word at a time. **Click a
 # letter** to force the displayed word's attention onto it, or the first word's if none is
-# displayed. The letter gets a weight of 1, and the translator continues with the word that it then
-# writes. *Undo choices* removes your choices.
+# displayed. The letter gets a weight of 1, and the translator continues with the word that it
+# writes then. *Undo choices* takes everything back.
 #
 # Force the first word of the translation of *dreiundvierzig* onto the *r* of *drei*, and then onto
 # the *z* of *vierzig*. Try other letters, too. With many of them, the translator ends at once and

@@ -228,7 +228,7 @@ from course_lib.attention import length_mask
 check("length_mask")
 
 # %% [markdown]
-# ### A batch axis in the wrong place
+# ### A batch axis in the wrong place ★
 #
 # Unlike the scores `(B, n, m)`, the mask `(B, m)` has no axis for queries.
 #

@@ -542,7 +542,7 @@ assert 0.35 < largest_of_seven["sqrt(d)"] < 0.5 and maps["1"][1, 1, :6].sum() > 
 # </details>
 
 # %% [markdown]
-# ### Comparison with PyTorch
+# ### Comparison with PyTorch ★
 #
 # `F.scaled_dot_product_attention` returns only the outputs, because some of its backends never
 # store the weights (lesson 08). PyTorch's masks have other names, and some have the opposite

@@ -705,7 +705,7 @@ from course_lib.attention import positional_encoding
 check("positional_encoding")
 
 # %% [markdown]
-# ### Three positions back
+# ### Three positions back ★
 #
 # Suppose the inputs of a head are the encodings alone, and $W_q = W_k = I$. Up to the divisor, a
 # score is then the dot product of two encodings. Because

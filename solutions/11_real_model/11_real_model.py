@@ -701,7 +701,7 @@ assert repeated["eight others"][1] in (3, 4, 5)
 # again. Only the control group shows that it matters *which* eight heads of these layers are off.
 
 # %% [markdown]
-# ## 8. Sinks
+# ## 8. Sinks ★
 #
 # *Lesson 00 asked what attention returns if no key fits. What do the heads of this model do then?*
 

@@ -103,7 +103,7 @@ def absolute_differences(queries, keys) -> Tensor:
 
 EXERCISE = Exercise(
     points=2,
-    minutes=10,
+    minutes=8,
     difficulty=1,
     returns=(Returned("distances", "tensor", "float", ("num_queries", "num_keys")),),
     probes=problems,

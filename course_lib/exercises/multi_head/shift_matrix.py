@@ -123,6 +123,7 @@ EXERCISE = Exercise(
     points=2,
     minutes=10,
     difficulty=2,
+    starred=True,
     builds_on=("positional_encoding",),
     returns=(Returned("matrix", "tensor", "any float", ("embed_dim", "embed_dim")),),
     probes=problems,

@@ -90,7 +90,7 @@ def edges(rng) -> Problems:
 
 EXERCISE = Exercise(
     points=3,
-    minutes=10,
+    minutes=8,
     difficulty=2,
     builds_on=("scaled_dot_product_attention",),
     is_class=True,

@@ -111,7 +111,7 @@ RETURNS = (
 
 EXERCISE = Exercise(
     points=8,
-    minutes=20,
+    minutes=15,
     difficulty=2,
     returns=RETURNS,
     probes=problems,

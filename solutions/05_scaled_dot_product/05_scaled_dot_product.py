@@ -40,7 +40,7 @@ from course_lib.models.whole_game import (
 masked_softmax = carry_on("masked_softmax")
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
-torch.set_num_threads(1)  # several threads are slow beside other programs
+torch.set_num_threads(1)  # faster while other programs are running
 torch.set_printoptions(precision=4, sci_mode=False)
 np.set_printoptions(precision=4, suppress=True)
 
@@ -81,8 +81,7 @@ plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
 # for every position of the query. The diamond is the output, the average of the values with these
 # weights.
 #
-# **Predict.** The slider multiplies the scores. With a factor of 0, is the diamond at the center of
-# the plane, at one of the values, or somewhere else? Guess, and then move the slider to 0.
+# The slider multiplies the scores. Move it to 0 and then to 8.
 
 
 # %% tags=["demo"]
@@ -104,14 +103,10 @@ assert (torch.tensor(plane_keys) @ torch.tensor([1.5, 0.45])).argmax() == 1  # a
 assert round(math.dist((0, 0), plane_keys[1]) / math.dist((0, 0), plane_keys[0]), 1) == 1.9
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
-# The diamond is somewhere else. With the slider at 0, all scores are equal, so the output is the
-# mean of the four values, $(-0.15, -0.35)$, near the center, wherever the query is. At 8, one key
-# has nearly all of the weight, and the diamond is at its value. As you drag, the diamond then jumps
-# from one value to the next.
-#
-# </details>
+# With the slider at 0, all scores are equal, so the output is the mean of the four values,
+# $(-0.15, -0.35)$, near the center, wherever the query is. At 8, one key has nearly all of the
+# weight, and the diamond is at its value. As you drag, the diamond then jumps from one value to the
+# next.
 #
 # Now drag the tip of the query along `k1`, the shortest key. `k2` gets a larger weight although it
 # points in a different direction, because it is 1.9 times as long.
@@ -124,10 +119,11 @@ assert round(math.dist((0, 0), plane_keys[1]) / math.dist((0, 0), plane_keys[0])
 #
 # The next cell computes two tables of scores between the letters of *dreiundvierzig*, from the
 # translator's vectors. The first uses no projection. The second projects the vectors to queries and
-# keys with two random matrices. A table is *symmetric* if letter $i$ scores letter $j$ exactly as
-# $j$ scores $i$.
+# keys with two random matrices. The *asymmetry* is 0 if letter $i$ scores letter $j$ exactly as $j$
+# scores $i$.
 #
-# **Predict.** Which of the two tables is symmetric: the first, the second, both, or neither?
+# **Predict.** Without projections, a letter's score with itself is $x \cdot x$, a sum of squares.
+# Is it the letter's highest score for about 8, 11 or all 14 letters?
 
 # %% tags=["demo"]
 numerals = Numerals()
@@ -148,9 +144,8 @@ assert (plain.cpu().argmax(dim=-1) == torch.arange(14)).sum() == 8
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Only the first is symmetric. Without projections, the scores are $X X^\top$. Since $x \cdot x$ is
-# a sum of squares, a letter tends to score highest with itself, as 8 of the 14 do, or with the
-# letter that has the longest vector. With projections, the score is
+# For 8 of the 14. A longer vector can score higher. The first table is symmetric, because
+# $x \cdot x' = x' \cdot x$. With projections, the score is
 #
 # $$q \cdot k = x^\top W_q^\top W_k\, x'.$$
 #
@@ -227,9 +222,10 @@ assert np.allclose(measured["q . k / sqrt(d)"], 1, atol=0.25)
 # of $e \approx 2.7$ in weight, and a lead of 16 means nine million. If one key gets nearly all the
 # weight, the softmax is *saturated*.
 #
-# **Predict.** For each $d$, the next cell draws 400 random queries with 10 random keys each, and
-# plots the mean of the largest weight. An even split would be 0.1. About how large are the two
-# means at $d = 1024$, without and with scaling?
+# For each $d$, the next cell draws 400 random queries with 10 random keys each, and plots the mean
+# of the largest weight. An even split would be 0.1.
+#
+# **Predict.** With scaling, is this mean about 0.1, 0.2 or 0.3 at $d = 1024$?
 
 # %% tags=["demo"]
 sizes = [1, 4, 16, 64, 256, 1024]
@@ -256,8 +252,8 @@ assert max(largest["softmax(q . k / sqrt(d))"]) < 0.4
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Without scaling, the mean is 0.96, because one key takes nearly all the weight. With scaling it is
-# 0.32, and about the same for every $d$.
+# With scaling, the mean is 0.32, and about the same for every $d$. Without scaling, it is 0.96 at
+# $d = 1024$, because one key takes nearly all the weight.
 #
 # </details>
 #
@@ -337,8 +333,8 @@ def read_backwards(d, divisor, learning_rate, seed, num_steps=60):
 # The next cell trains three models of width 512 for each divisor, for 60 steps, and plots their
 # mean loss. It also trains models of width 32.
 #
-# **Predict.** With which of the divisors $\sqrt{d}$, 1 and $d$ does the mean loss fall below 0.1 at
-# width 512?
+# **Predict.** At width 512, does the mean loss fall below 0.1 only with $\sqrt{d}$, with $\sqrt{d}$
+# and $d$, or with all three divisors?
 
 # %% tags=["demo", "nbval-ignore-output"]
 final = {}
@@ -358,10 +354,9 @@ assert max(final[32, "sqrt(d)"] + final[32, "1"] + final[32, "d"]) < 0.5
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The mean loss falls below 0.1 with $d$ and with $\sqrt{d}$. With $d$, training starts more slowly
-# and ends lower than with $\sqrt{d}$, at about 0.004 instead of 0.01. Without a divisor, the mean
-# loss stays far above 0.1, and the models read some letters wrong. At width 32, all three divisors
-# work.
+# It falls below 0.1 with $\sqrt{d}$ and $d$. With $d$, the loss falls later but ends lower than
+# with $\sqrt{d}$, at about 0.004 instead of 0.01. Without a divisor, the mean loss stays far above
+# 0.1, and the models read some letters wrong. At width 32, all three divisors work.
 #
 # </details>
 #
@@ -406,8 +401,8 @@ for label, divisor in (("sqrt(d)", math.sqrt(512)), ("1", 1.0), ("d", 512)):
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It is the divisor 1, which gives a ratio of 3.6 in our run. The scores of the median query then
-# get the smallest gradient, because their softmax is saturated. But the gradient of the queries is
+# It is the divisor 1, which gives a ratio of 3.6 in our run. Its median score gradient is the
+# smallest of the three, because the softmax is saturated. But the gradient of the queries is
 # *large*, because it lacks the factor $1/\sqrt{d}$. Most of it comes from a tenth of the queries,
 # those that are still undecided between keys. A query that has settled on the wrong key gets a
 # gradient close to 0. Dividing by $d$ does the opposite. Every query gets a gradient, but a small
@@ -498,10 +493,10 @@ assert not past[0].triu(1).any()
 #
 # The next cell gives your function the translator's queries, keys, values and lengths. It also
 # multiplies the queries by 8, which undoes the divisor, and by 1/8, which amounts to dividing by
-# $d$, and translates the numbers from 1 to 99 with each divisor.
+# $d$. It translates 1 to 99 in all three cases.
 #
-# **Predict.** Lesson 03 left out the divisor. If scores are divided by $d$ instead, are about 25,
-# 60 or 99 of the 99 translations correct?
+# **Predict.** Lesson 03 left out the divisor. If scores are divided by $d$ instead, are about 60,
+# 80 or 99 of the 99 translations correct?
 
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -531,7 +526,7 @@ for name in ("1", "d"):
         plotting.attention(maps[name][1], ["forty", "seven"], "siebenundvierzig", title=title)
     )
 assert apart < 1e-4 and correct["sqrt(d)"] == 99
-assert correct["1"] == 99 and 45 < correct["d"] < 75
+assert correct["1"] == 99 and 52 < correct["d"] < 68
 largest_of_seven = {name: weights[1, 1].max() for name, weights in maps.items()}
 assert largest_of_seven["1"] > 0.85 and largest_of_seven["d"] < 0.2
 assert 0.35 < largest_of_seven["sqrt(d)"] < 0.5 and maps["1"][1, 1, :6].sum() > 0.9
@@ -594,8 +589,8 @@ check("DotProductAttention")
 # contains 7777, a much longer numeral. Your module masks the padding that 7777 adds to the shorter
 # numerals.
 #
-# **Predict.** How many of the numbers from 1 to 99 are translated correctly if half of the weights
-# are dropped, in train mode?
+# **Predict.** If half of the weights are dropped, in train mode, are about 40, 60 or 80 of the
+# numbers from 1 to 99 translated correctly?
 
 # %% tags=["demo", "nbval-ignore-output"]
 attention = DotProductAttention(dropout=0.5)
@@ -607,12 +602,12 @@ for mode in ("eval", "train"):
     translations = translate_batch(model, numerals, [*range(1, 100), 7777])
     correct[mode] = sum(translations[number - 1] == english(number) for number in range(1, 100))
     print(f"{mode} mode: {correct[mode]} of 99 correct")
-assert correct["eval"] == 99 and correct["train"] < 49
+assert correct["eval"] == 99 and 26 < correct["train"] < 49
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# In train mode, 38 of the 99 are correct in our run (28 to 43 with other seeds), because dropout
+# In train mode, only 38 of 99 are correct in our run (28 to 43 with other seeds), because dropout
 # also removes weights that a word needs. All 99 are correct in eval mode. So call `model.eval()`
 # before you use a model.
 #
@@ -631,8 +626,8 @@ assert correct["eval"] == 99 and correct["train"] < 49
 # $$\frac{\partial o}{\partial q} = \frac{1}{\sqrt{d}} \sum_j w_j (k_j - o)(k_j - o)^\top = \frac{\operatorname{Cov}_w(k)}{\sqrt{d}}, \qquad \text{shape } (d, d).$$
 #
 # $\operatorname{Cov}_w(k)$ is the covariance of the keys under the weights. If one key has all the
-# weight, the covariance is 0, and so is the gradient. This explains the blank side of the figure in
-# section 3.
+# weight, the covariance is 0, and so is the gradient. The $dw_j$ formula explains the blank side of
+# section 3's figure.
 #
 # **By hand.** Take $d = 1$, $q = 0$, and the keys $1$ and $3$. The weights are $1/2$ each, the mean
 # is 2 and the variance is 1, so the derivative is 1. For $q = 50$, the key $3$ has the weight 1,
@@ -765,7 +760,8 @@ assert x.grad == 120 and abs(nearby - 120) < 0.1
 # steps.
 #
 # **By hand.** Take one query, two keys with $w = (1/2, 1/2)$, the values $1$ and $3$, and $G = 1$.
-# Then $dW = (1, 3)$ with mean 2, and $dS = (1/2 \cdot (1 - 2),\; 1/2 \cdot (3 - 2)) = (-1/2, 1/2)$.
+# Then $\partial L / \partial W = (1, 3)$ with mean 2, and
+# $\partial L / \partial S = (1/2 \cdot (1 - 2),\; 1/2 \cdot (3 - 2)) = (-1/2, 1/2)$.
 
 # %% [markdown]
 # ### Exercise: `attention_backward`
@@ -776,9 +772,9 @@ assert x.grad == 120 and abs(nearby - 120) < 0.1
 #   overflow.
 #
 # **Worked example.** With the query `[0, 0, 0, 2]`, the keys `[1, 0, 0, 0]` and `[3, 0, 0, 0]`, the
-# values 1 and 3 and $G = 1$, the scores are 0 and $dS = (-1/2, 1/2)$ as above. In the first
-# feature, $dQ$ is $(-1/2 \cdot 1 + 1/2 \cdot 3)/2 = 0.5$. In the last, $dK$ is $-0.5$ for the first
-# key and $0.5$ for the second.
+# values 1 and 3 and $G = 1$, the scores are 0 and $\partial L / \partial S = (-1/2, 1/2)$ as above.
+# In the first feature, the query's gradient is $(-1/2 \cdot 1 + 1/2 \cdot 3)/2 = 0.5$. In the last,
+# those of the keys are $-0.5$ and $0.5$.
 
 # %%
 from course_lib.attention import attention_backward
@@ -791,7 +787,7 @@ query = torch.tensor([[0.0, 0.0, 0.0, 2.0]])
 keys = torch.tensor([[1.0, 0.0, 0.0, 0.0], [3.0, 0.0, 0.0, 0.0]])
 values = torch.tensor([[1.0], [3.0]])
 grads = attention_backward(query, keys, values, torch.ones(1, 1))
-print("worked example: dQ", grads[0].tolist(), "dK", grads[1].tolist())
+print("worked example: query", grads[0].tolist(), "keys", grads[1].tolist())
 assert grads[0].tolist() == [[0.5, 0, 0, 0]]
 assert grads[1][:, 3].tolist() == [-0.5, 0.5]
 

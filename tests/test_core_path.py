@@ -54,9 +54,9 @@ def course():
 
 def test_the_times_fit_their_limits_and_course_times_prints_them(course, monkeypatch, capsys):
     every = course_times(course)
-    assert sum(every[slug].core for slug in SLUGS[:6]) <= 400
+    assert sum(every[slug].core for slug in SLUGS[:6]) <= 360
     found = every["all"]
-    assert found.core <= MOST_CORE == 16 * 60
+    assert found.core <= MOST_CORE == 15 * 60
     assert found.whole <= MOST_WHOLE == 26 * 60
     monkeypatch.chdir(ROOT)
     assert cli.main(["times"]) == 0

@@ -19,7 +19,7 @@ from course_lib.workspace.errors import BuildError
 
 WORDS_A_MINUTE = 150
 HOURS_A_WEEK = 3  # of someone who studies beside other work
-MOST_CORE, MOST_WHOLE = 16 * 60, 26 * 60  # minutes that the course may take
+MOST_CORE, MOST_WHOLE = 15 * 60, 26 * 60  # minutes that the course may take
 STAR, TIME = "★", "{time}"
 _ANY_HEADING = re.compile(r"(#{1,6})\s")
 _WRITTEN = re.compile(r"###+ Written question\b")

@@ -489,7 +489,7 @@ assert across.shape == (1, 3, 5)
 assert not past[0].triu(1).any()
 
 # %% [markdown]
-# ### The translator's own map
+# ### The translator's own map ★
 #
 # The next cell gives your function the translator's queries, keys, values and lengths. It also
 # multiplies the queries by 8, which undoes the divisor, and by 1/8, which amounts to dividing by

@@ -38,7 +38,7 @@ from course_lib.models.whole_game import translate
 causal_mask, length_mask, masked_softmax = carry_on("causal_mask", "length_mask", "masked_softmax")
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
-torch.set_num_threads(1)  # several threads are slow beside other programs
+torch.set_num_threads(1)  # faster while other programs are running
 torch.set_printoptions(precision=4, sci_mode=False)
 
 # %% tags=["demo", "hide-input"]

@@ -43,7 +43,7 @@ split_heads, merge_heads, MultiHeadAttention = carry_on(
 is_causal, positional_encoding = carry_on("is_causal", "positional_encoding")
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
-torch.set_num_threads(1)  # several threads are slow beside other programs
+torch.set_num_threads(1)  # faster while other programs are running
 torch.set_printoptions(precision=4, sci_mode=False)
 
 # %% [markdown]

@@ -47,7 +47,7 @@ causal_mask, scaled_dot_product_attention, split_heads, merge_heads = carry_on(
 )
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
-torch.set_num_threads(1)  # several threads are slow beside other programs
+torch.set_num_threads(1)  # faster while other programs are running
 torch.set_printoptions(precision=4, sci_mode=False)
 
 # %% [markdown]

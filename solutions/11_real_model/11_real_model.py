@@ -45,7 +45,7 @@ next_token_loss, induction_score, ablate_head = carry_on(
 )
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
-torch.set_num_threads(1)  # several threads are slow beside other programs
+torch.set_num_threads(1)  # faster while other programs are running
 torch.set_printoptions(precision=4, sci_mode=False)
 
 # %% [markdown]

@@ -602,8 +602,7 @@ check("CausalSelfAttention")
 # consists of 2,000 short stories that a program generates from rules. Each story invents the names
 # of its two animals.
 #
-# For comparison, a *counting model* uses only the previous character. It counts which characters
-# follow which in the text.
+# For comparison, a *counting model* counts which character follows which.
 
 # %% tags=["demo", "nbval-ignore-output"]
 CONTEXT, WIDTH = 96, 64

@@ -510,11 +510,10 @@ assert without[-1] > 4 * with_caches[-1]
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# In our run, the 16th token takes about twice as long without the cache. Both steps read all
-# weights of the model. The 512th token takes more than ten times as long without the cache, because
-# the whole text passes through the model again. The price is memory, but not much. One token's keys
-# and values take $2 \cdot 30 \cdot 3 \cdot 64 \cdot 4$ bytes, or 46 kB, while the weights take 538
-# MB.
+# In our run, the 16th token takes about twice as long without the cache, and the 512th token takes
+# more than ten times as long, because the whole text passes through the model again. The price is
+# memory, but not much. One token's keys and values take
+# $2 \cdot 30 \cdot 3 \cdot 64 \cdot 4$ bytes, or 46 kB, while the weights take 538 MB.
 #
 # </details>
 

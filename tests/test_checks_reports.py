@@ -1,5 +1,6 @@
 """The contents of reports: expected results, named mistakes, and failing parts."""
 
+import ast
 import contextlib
 import math
 
@@ -282,6 +283,42 @@ def test_numbers_of_an_input_that_is_not_shown_are_said_to_be_of_another():
     assert (plain.id, empty.id) == ("wrong_values", "not_a_number")
     assert f"Your `loss` is {shown.yours[0][0].removesuffix(MARK)};" in plain.message
     assert empty.message == "On another input, your result contains NaN."
+
+
+class WithRelu(nn.Module):
+    """An additive attention that computes relu where the definition has tanh."""
+
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+        super().__init__()
+        self.W_q = nn.Linear(query_size, num_hiddens, bias=False)
+        self.W_k = nn.Linear(key_size, num_hiddens, bias=False)
+        self.w_v = nn.Linear(num_hiddens, 1, bias=False)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        hidden = self.W_q(queries)[:, :, None] + self.W_k(keys)[:, None]
+        weights = masked_softmax(self.w_v(torch.relu(hidden)).squeeze(-1), valid_lens, mask)
+        self.attention_weights = weights.detach()
+        return self.dropout(weights) @ values
+
+
+def test_an_example_of_a_module_shows_its_few_weights_so_that_it_can_be_typed():
+    shown = grade("AdditiveAttention", WithRelu).example
+    inputs = dict(shown.inputs)
+    options = dict(pair.split("=") for pair in inputs["built with"].split(", "))
+    module = WithRelu(*(int(options[name]) for name in ("query_size", "key_size", "num_hiddens")))
+    weights = {name: inputs[name] for name in module.state_dict()}
+    given = {name: inputs[name] for name in ("queries", "keys", "values")}
+    weights, given = (
+        {name: torch.tensor(ast.literal_eval(text)) for name, text in each.items()}
+        for each in (weights, given)
+    )
+    module.load_state_dict(weights)
+    lens = torch.tensor(ast.literal_eval(inputs["valid_lens"]))
+    with torch.no_grad():
+        ours = module(**given, valid_lens=lens).flatten().tolist()
+    row = [float(entry.strip(MARK)) for entry in shown.results[0].yours[0]]
+    assert ours == pytest.approx(row, abs=1e-3)
 
 
 def test_the_dtype_is_shown_if_the_error_depends_on_it():

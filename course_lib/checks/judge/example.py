@@ -189,6 +189,9 @@ def example_of(exercise: Exercise, violation: Violation) -> Example:
         inputs = (*inputs, ("mode", "train" if probe.training else "eval"))
     if probe.scenario in _CALLS:
         inputs = (*inputs, ("calls", _CALLS[probe.scenario]))
+    if probe.shows_weights:
+        weights = ((name, text_of_input(Array(data))) for name, data in probe.state.items())
+        inputs = (*weights, *inputs)
     if probe.construct:
         inputs = (("built with", text_of_options(probe.construct)), *inputs)
     results: list[Beside] = []

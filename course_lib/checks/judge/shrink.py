@@ -166,12 +166,17 @@ def _cut(probe: Probe, sizes: Mapping[int, int], name: str) -> Probe:
 
 
 def _rounded(probe: Probe) -> Probe:
-    """Return the probe with entries from -1, 0, 1 and 2, unless they are large or not finite."""
+    """Return the probe with entries from -1, 0, 1 and 2, and weights that are multiples of 1/2.
+
+    Entries that are large or not finite stay as they are.
+    """
 
     def rounded(name: str, value: Any) -> Any:
         is_float = isinstance(value, np.ndarray) and value.dtype.kind == "f"
         if not is_float or not (np.abs(value) <= _LARGEST).all():
             return value
+        if name in probe.state:
+            return np.rint(2 * value) / 2 + 0.0
         return np.clip(np.rint(value), -1, 2).astype(value.dtype) + 0.0
 
     return _changed(probe, rounded, f"{probe.name}_rounded")
@@ -219,9 +224,13 @@ def _has_empty_rows(probe: Probe) -> bool:
 def _changed(probe: Probe, change: Callable[[str, Any], Any], name: str) -> Probe:
     """Return a probe with changed arguments that does not count calls."""
     upstream = probe.grad_outputs
+    state = probe.state
+    if probe.shows_weights:
+        state = {key: change(key, weights) for key, weights in state.items()}
     return replace(
         probe,
         name=name,
+        state=state,
         args={key: _apply(change, key, value) for key, value in probe.args.items()},
         kwargs={key: _apply(change, key, value) for key, value in probe.kwargs.items()},
         grad_outputs=None if upstream is None else change("", upstream),

@@ -46,6 +46,9 @@ class Built:
     says: str = ""
 
 
+MOST_WEIGHTS = 16  # that a report shows
+
+
 @dataclass(frozen=True)
 class Probe:
     """One call of the student's object, and what to record about it.
@@ -98,6 +101,11 @@ class Probe:
     def size(self) -> int:
         """Return how many numbers a reader has to read."""
         return self.num_inputs + sum(a.size for a in self.state.values())
+
+    @property
+    def shows_weights(self) -> bool:
+        """Return whether the injected weights are few enough to be shown in a report."""
+        return 0 < self.size - self.num_inputs <= MOST_WEIGHTS
 
     @property
     def num_inputs(self) -> int:

@@ -43,7 +43,7 @@ def init(
         typer.Option(
             "--roster",
             metavar="FILE",
-            help="The class as CSV, from Canvas, Moodle, Gradescope or GitHub Classroom.",
+            help="The class as CSV, from Canvas, Moodle or GitHub Classroom.",
         ),
     ] = None,
 ) -> None:

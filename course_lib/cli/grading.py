@@ -140,9 +140,7 @@ def grade(
 @verbs.command()
 def rerun(
     lesson: Annotated[str, typer.Argument(help="A lesson by name or number.")],
-    whose: Annotated[
-        str, typer.Argument(metavar="STUDENT|NOTEBOOK", help="Whose work, or a notebook to run.")
-    ],
+    student: Annotated[str, typer.Argument(help="The student whose work to run.")],
     sandbox: Annotated[
         Sandbox, typer.Option(help="`course doctor` shows what this machine supports.")
     ] = "strict",
@@ -166,7 +164,7 @@ def rerun(
         raise UsageError(_UNTRUSTED.format(sandbox))
     name = find_lesson(assignment_names(root), lesson)
     settings = Settings("serial", sandbox, force=True)
-    code, lines = run_again(root, name, whose, settings)
+    code, lines = run_again(root, name, student, settings)
     typer.echo("\n".join(lines))
     raise typer.Exit(code)
 
@@ -211,7 +209,7 @@ _UNTRUSTED = (
 def export(
     lessons: Lessons = None,
     to: Annotated[
-        Literal["csv", "canvas", "moodle", "gradescope"],
+        Literal["csv", "canvas", "moodle"],
         typer.Option("--to", help="Output format."),
     ] = "csv",
     into: Annotated[

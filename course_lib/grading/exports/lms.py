@@ -1,12 +1,10 @@
-"""Find the gradebook's students and lessons in the files of Canvas, Moodle and Gradescope.
+"""Find the gradebook's students and lessons in the files of Canvas and Moodle.
 
 The sources of the column names are:
 
 - Canvas: lib/gradebook_exporter.rb and gradebook_importer.rb in github.com/instructure/canvas-lms.
 - Moodle: mod/assign/gradingtable.php, mod/assign/feedback/offline (worksheet) and grade/export/txt
   (gradebook) in github.com/moodle/moodle.
-- Gradescope publishes no list. These columns are read by github.com/cs161-staff/grades-py and
-  github.com/matthigger/gradescope_mean.
 """
 
 import re
@@ -22,11 +20,9 @@ from course_lib.workspace.errors import ExportError
 
 IDS = ("SIS Login ID", "SIS User ID", "Integration ID", "ID")  # Canvas
 IDS += ("Username", "ID number", "Email address", "Identifier")  # Moodle
-IDS += ("SID", "Email")  # Gradescope
 
 # The LMS, headers that identify its file, and the headers of an assignment and of its maximum. The
-# group in an assignment's header is its title ("" in a file of one assignment), which replaces {}
-# in the header of the maximum.
+# group in an assignment's header is its title, "" in a file of one assignment.
 KINDS = (
     ("canvas", ("ID", "Section"), r"(.*\S)\s*\(\d+\)", ""),
     ("moodle", ("Identifier", "Grade", "Maximum Grade"), "Grade()", "Maximum Grade"),
@@ -36,8 +32,6 @@ KINDS = (
         r"(?!(?:Course|Category) total\b)(?:[^:()]+:\s+)?(.*\S)\s+\(Real\)",
         "",
     ),
-    ("gradescope", ("SID", "Email", "Max Points"), "Total Score()", "Max Points"),
-    ("gradescope", ("SID", "Email"), "(.*)", "{} - Max Points"),
 )
 _FLAGS = re.IGNORECASE | re.DOTALL
 _POSTING = re.compile(r"\s*(Muted|Manual Posting.*)?\s*", _FLAGS)
@@ -107,7 +101,7 @@ def _assignments(
         title = re.fullmatch(assignment, name.strip(), _FLAGS)
         if title is None:
             continue
-        at = sheet.columns(maximum.format(title[1])) if maximum else []
+        at = sheet.columns(maximum) if maximum else []
         texts = [row[at[0]] for row in sheet.rows] if at else [row[column] for row in maxima]
         points = max(filter(None, map(parse_number, texts)), default=None)
         read_only = points is None and any(map(str.strip, texts))  # as Canvas marks totals

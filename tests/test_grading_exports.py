@@ -156,6 +156,11 @@ SMALL_FILES = {
     "Moodle's gradebook": ("moodle", {},
         "First name,Surname,Email address,Assignment: Masked softmax (Real),Course total (Real)\n"
         "Ada,Doe,ada@example.edu,{-},-\n"),
+    "Moodle's worksheet in German": ("moodle", {},
+        "ID,Vollständiger Name,Anmeldename,E-Mail-Adresse,Status,Bewertung,Bestmögliche Bewertung,"
+        "Bewertung kann geändert werden,Zuletzt geändert (Abgabe),Zuletzt geändert (Bewertung)\n"
+        "Teilnehmer/in 815,Ada Doe,ada,ada@b.c,Zur Bewertung abgegeben,{},\"10,00\",Ja,"
+        "\"Montag, 2. März 2026, 18:00\",-\n"),
     "another language": ("moodle", {"match": "Name", "columns": {LESSON: "Bewertung"}},
         "Kennung,Name,Bewertung\nTeilnehmer/in 1,ada,{}\n"),
 }  # fmt: skip

@@ -1,11 +1,10 @@
 """Read the class and its groups from files, enter it into the gradebook, recognize its names.
 
-A Moodle worksheet may be in any language, so its columns are found by what they hold: a number for
-the assignment such as "Participant 815", the name, columns of ids, and the times. The months in
-these times are those of the language in which all times have the correct weekday. Canvas does not
-translate its headers. Its export of a group set has the columns name, canvas_user_id, user_id,
-login_id, sections, group_name, canvas_group_id and group_id. GitHub Classroom's roster has the
-columns identifier, github_username, github_id and name.
+A Moodle worksheet may be in any language. The months in its times are those of the language in
+which all times have the correct weekday. Canvas does not translate its headers. Its export of a
+group set has the columns name, canvas_user_id, user_id, login_id, sections, group_name,
+canvas_group_id and group_id. GitHub Classroom's roster has the columns identifier, github_username,
+github_id and name.
 """
 
 import contextlib
@@ -24,7 +23,8 @@ from babel.localedata import locale_identifiers
 from course_lib.grading.adapters.nbgrader import one_transaction
 from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 from course_lib.grading.exports.lms import IDS
-from course_lib.grading.exports.sheet import Sheet, key, listed, read_sheet
+from course_lib.grading.exports.sheet import key, listed, read_sheet
+from course_lib.grading.exports.worksheet import MODIFIED, in_english
 from course_lib.grading.intake.ordinary_files import one_line
 from course_lib.grading.intake.submissions import NOTEBOOK
 from course_lib.grading.intake.timestamps import parse_time
@@ -44,8 +44,6 @@ _ELSEWHERE = {"canvas": ("ID",), "github": ("github_username",)}
 _NAMES = ("Student", "Full name", "First Name", "FirstName", "first_name")
 _NAMES += ("Last Name", "LastName", "last_name", "name")
 _MEMBERS = ("canvas_user_id", "login_id", "user_id", "student", "id", "email")
-_MODIFIED = "Last modified (submission)"
-_TIME = re.compile(r"\d{4}.*\d[:.]\d\d|\d[:.]\d\d.*\d{4}", re.DOTALL)
 Known = Mapping[str, str]  # student by the key of an id, address or number
 
 
@@ -67,7 +65,7 @@ def read_roster(path: Path, system: str | None, known: Known) -> tuple[str, list
 
     `system` is the kind that a download needs. A folder, or None for a class list, takes any.
     """
-    sheet = _in_english(read_sheet(path))
+    sheet = in_english(read_sheet(path))
     header = {name.strip() for name in sheet.header}
     kind = next(kind for kind, (heads, _) in _KINDS.items() if header.issuperset(heads))
     if system in _NEEDED and kind != system:
@@ -75,7 +73,7 @@ def read_roster(path: Path, system: str | None, known: Known) -> tuple[str, list
             f"{path} is not {_NEEDED[system]}: download that and name it with --roster (its "
             f"columns: {listed(sheet.header)})"
         )
-    modified = sheet.columns(_MODIFIED)[:1]
+    modified = sheet.columns(MODIFIED)[:1]
     times = _times(["".join(row[at].strip() for at in modified) for row in sheet.rows], path)
     people: dict[str, Person] = {}
     for row, time in zip(sheet.rows, times, strict=True):
@@ -103,34 +101,6 @@ def read_roster(path: Path, system: str | None, known: Known) -> tuple[str, list
             f"{listed(sheet.header)})"
         )
     return kind, list(people.values())
-
-
-def _in_english(sheet: Sheet) -> Sheet:
-    """Give the columns of a Moodle worksheet in another language their English headers."""
-    columns = [[cell.strip() for cell in column] for column in zip(*sheet.rows, strict=True)]
-    first = columns[0] if columns else []
-    numbers = [re.fullmatch(r"(\D*[^\W\d_]{3}\D*)(\d+)", cell) for cell in first]
-    blank_or_time = re.compile(rf"-?|.*(?:{_TIME.pattern}).*", re.DOTALL)
-    times = [at for at, cells in enumerate(columns) if all(map(blank_or_time.fullmatch, cells))]
-    is_worksheet = len({found and found[1] for found in numbers}) == 1 and all(numbers)
-    if sheet.columns("Identifier") or not is_worksheet or not times or len(columns) < 5:
-        return sheet
-    # The first of such columns: a grader's time is in a later one, and either may be empty.
-    modified = min(times, key=lambda at: (not any(map(_TIME.search, columns[at])), at))
-    heads = {0: "Identifier", 1: "Full name", modified: _MODIFIED}
-    names = ["ID number", "Username"]
-    for at, cells in enumerate(columns[2:], start=2):
-        given = [cell for cell in cells if cell]
-        if len({*given}) < len(given) or any(" " in cell for cell in given):
-            break  # the state of the submission
-        if given and all("@" in cell for cell in given):
-            heads[at] = "Email address"
-        elif given and names:
-            heads[at] = names.pop(0)
-    sheet.header = [heads.get(at, name) for at, name in enumerate(sheet.header)]
-    for row, found in zip(sheet.rows, numbers, strict=True):
-        row[0] = f"Participant {found[2]}" if found else row[0]
-    return sheet
 
 
 def _times(texts: Sequence[str], path: Path) -> list[datetime | None]:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from course_lib.grading.exports.request import ExportRequest, Groups
 from course_lib.grading.exports.sheet import Sheet, key, listed, parse_number, read_sheet
+from course_lib.grading.exports.worksheet import in_english
 from course_lib.grading.graded import GradedLesson
 from course_lib.workspace.errors import ExportError
 
@@ -63,8 +64,13 @@ class Layout:
 
 
 def read_layout(sheet: Sheet, request: ExportRequest) -> Layout:
-    """Find students and assignments in a file. Files in other languages need --match and --map."""
-    ids = [sheet.column(request.match)] if request.match else sheet.columns(*IDS)
+    """Find students and assignments in a file.
+
+    Moodle's worksheet may be in any language. Its gradebook in another language needs --match and
+    --map.
+    """
+    english = in_english(sheet)
+    ids = [sheet.column(request.match)] if request.match else english.columns(*IDS)
     # Canvas's rows "Points Possible" and "Manual Posting" belong to no student.
     maxima = [row for row in sheet.rows if "Points Possible" in row[0]]
     students = [
@@ -74,7 +80,7 @@ def read_layout(sheet: Sheet, request: ExportRequest) -> Layout:
     ]
     if not students:
         raise ExportError(f"{sheet.path} holds no students: download it again")
-    heads = [name.strip() for name in sheet.header]
+    heads = [name.strip() for name in english.header]
     kinds = [
         kind
         for kind in KINDS
@@ -82,7 +88,9 @@ def read_layout(sheet: Sheet, request: ExportRequest) -> Layout:
     ]
     kind = next((kind for kind in kinds if kind[0] == request.to), None)
     if kind is not None:
-        return Layout(sheet, students, ids, list(_assignments(sheet, maxima, *kind[2:])))
+        found = _assignments(english, maxima, *kind[2:])
+        named = [one._replace(name=sheet.header[one.column].strip()) for one in found]
+        return Layout(sheet, students, ids, named)
     if request.match and request.columns and not kinds:
         found = {name: sheet.column(name) for name in request.columns.values()}
         return Layout(sheet, students, ids, [Assignment(at, one, one) for one, at in found.items()])

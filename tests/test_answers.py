@@ -77,10 +77,21 @@ def test_points_are_stored_as_formgrader_stores_them(graded, capsys):
     assert given(graded, "max") == (None, True, "why?")
     assert main(["answers", "02", "--read", name]) == 0
     assert "3 same" in capsys.readouterr().out
+    assert main(["answers", "02", "--read", filled(graded, "none.csv", ada="")]) == 0
+    assert "no points or comments found" in (said := capsys.readouterr().out) and "now" not in said
     summary = driver.grade(graded, LESSON, settings=QUICK)
     assert summary.waiting.keys() == {"eve", "max"}
     page = (graded / "feedback/ada" / LESSON / f"{LESSON}.html").read_text()
     assert "1.5 of 2" in page and "half" in page
+
+
+def test_parts_have_equally_many_texts_although_all_are_nearly_equal(graded, capsys):
+    for student in ("max", "low"):
+        hand_in(graded, student, honest(graded, **RIGHT, why=f"{LONG} {student}"))
+    driver.grade(graded, LESSON, settings=QUICK)
+    for part in ("1/2", "2/2"):
+        assert main(["answers", "02", "--part", part]) == 0
+        assert "2 different texts" in capsys.readouterr().out
 
 
 def test_points_for_another_version_are_refused(graded, capsys):

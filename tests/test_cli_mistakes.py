@@ -101,7 +101,7 @@ def test_a_lesson_that_is_none(course, capsys, verb):
         ("bundle 02 --into a-file", 1, "a-file: "),
         ("export --output a-file", 2, "a-file exists"),
         ("export --to canvas", 2, "--into FILE"),
-        ("export --into canvas.csv", 2, "need --to canvas, moodle or gradescope"),
+        ("export --into canvas.csv", 2, "need --to canvas or moodle"),
         ("export --to canvas --into a-file --map 02", 2, "--map must be LESSON=COLUMN"),
         ("export --map 02=a --map 2=b", 2, "has two columns, 'a' and 'b'"),
     ],

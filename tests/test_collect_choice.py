@@ -217,6 +217,49 @@ def test_an_earlier_version_is_on_time_if_canvas_calls_only_the_newest_late(cour
     assert notebook(course, "1").read_text() == "corrected by a person"
 
 
+def test_versions_that_an_earlier_edition_kept_can_be_graded(course, made, work):
+    newer = json.dumps(honest(made, length_mask="x = 1")).encode()
+    collect(course, {f"ada_1_11_{LESSON}.ipynb": work})
+    collect(course, {f"ada_1_12_{LESSON}-1.ipynb": newer})
+    (kept,) = (course / ".course/collected").rglob("*.ipynb")
+    kept.rename(kept.with_name("1.ipynb"))
+    record = stored(course)
+    del record["students"]["1"]["versions"]
+    (course / f".course/collected/{LESSON}.json").write_text(json.dumps(record))
+    assert "version 1 (time unknown) is graded, of 2" in use_attempt(course, LESSON, "1", 1)
+    assert notebook(course, "1").read_bytes() == work
+
+
+def test_an_older_download_does_not_replace_work_that_was_uploaded_twice(course, made, work):
+    other = json.dumps(honest(made, length_mask="x = 1")).encode()
+    first, second = {f"ada_1_11_{LESSON}.ipynb": work}, {f"ada_1_12_{LESSON}.ipynb": other}
+    for download in (first, second, {f"ada_1_13_{LESSON}.ipynb": work}, first, second):
+        collect(course, download)
+    assert notebook(course, "1").read_bytes() == work
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (b"", f"{LESSON}.ipynb is empty: ask for it again"),
+        (b"{", f"{LESSON}.ipynb is damaged (line 1): ask for it again"),
+        (None, f"{LESSON}.ipynb holds no answer"),
+    ],
+)
+def test_work_to_ask_for_again_is_named_when_it_is_collected(
+    course, made, work, capsys, bad, reason
+):
+    bad = json.dumps(release(made)).encode() if bad is None else bad
+    collect(course, {f"ada_1_11_{LESSON}.ipynb": work, f"bob_2_12_{LESSON}.ipynb": bad})
+    said = lines(capsys)
+    assert reason in said["2"] and "ask for" not in said["1"] and "holds" not in said["1"]
+
+
+def test_nothing_to_grade_is_not_recommended(course, capsys):
+    assert collect(course, {"ada_1_11_work.pdf": b""}) == 3
+    assert "1 MISSING\n" in capsys.readouterr().out
+
+
 def test_the_same_work_is_not_late_in_canvas_when_uploaded_again(course, work, capsys):
     collect(course, {f"ada_1_11_{LESSON}.ipynb": work})
     collect(course, {f"ada_LATE_1_12_{LESSON}-1.ipynb": work})

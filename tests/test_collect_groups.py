@@ -68,6 +68,16 @@ def test_the_newest_hand_in_of_a_group_counts(grouped, made, work, capsys):
     assert "handed in by 1002" in lines(capsys)["1001"]
 
 
+def test_a_member_whom_nobody_knows_is_asked_about(grouped, work, capsys):
+    (grouped / "own.csv").write_text("student,group\n1001,1\nbbo,1\njeo,2\n")
+    options = ["--roster", "canvas.csv", "--groups", "own.csv"]
+    assert collect(grouped, {f"doeada_1001_11_{LESSON}.ipynb": work}, *options) == 3
+    said = lines(capsys)
+    assert "in neither the roster nor the download: is the id correct?" in said["bbo"]
+    assert "MISSING" in said["jeo"] and "is the id correct?" in said["jeo"]
+    assert "is the id correct" not in said["1001"]
+
+
 def test_groups_may_be_a_table_of_ones_own_for_folders(grouped, work, capsys):
     (grouped / "own.csv").write_text("student,group\nada,1\nBOB,1\njoe,2\n")
     files = {f"{one}/{LESSON}.ipynb": work for one in ("bob", "zoe")}

@@ -124,10 +124,8 @@ def last(data):
     [
         ("canvas", {}, 6, {"1001": "10", "1003": "4.33", "1004": "0", "1005": "2"}),
         ("moodle", {"lessons": [LESSON]}, 5, {"Participant 11": "10", "Participant 14": "0"}),
-        ("gradescope", {"scale": True}, 5,
-         {"Ada": "100", "Pat": "72.5", "Ü": "43.33", "=cmd()": "0"}),
     ],
-)  # fmt: skip
+)
 def test_only_scores_change_and_filling_twice_changes_nothing(
     lms, options, column, expected, filled, course
 ):
@@ -158,8 +156,11 @@ SMALL_FILES = {
     "Moodle's gradebook": ("moodle", {},
         "First name,Surname,Email address,Assignment: Masked softmax (Real),Course total (Real)\n"
         "Ada,Doe,ada@example.edu,{-},-\n"),
-    "one assignment of Gradescope": ("gradescope", {},
-        "Name,SID,Email,Total Score,Max Points,Status\nAda,ada,a@b.c,{},10.0,Missing\n"),
+    "Moodle's worksheet in German": ("moodle", {},
+        "ID,Vollständiger Name,Anmeldename,E-Mail-Adresse,Status,Bewertung,Bestmögliche Bewertung,"
+        "Bewertung kann geändert werden,Zuletzt geändert (Abgabe),Zuletzt geändert (Bewertung)\n"
+        "Teilnehmer/in 815,Ada Doe,ada,ada@b.c,Zur Bewertung abgegeben,{},\"10,00\",Ja,"
+        "\"Montag, 2. März 2026, 18:00\",-\n"),
     "another language": ("moodle", {"match": "Name", "columns": {LESSON: "Bewertung"}},
         "Kennung,Name,Bewertung\nTeilnehmer/in 1,ada,{}\n"),
 }  # fmt: skip
@@ -218,7 +219,7 @@ def test_missing_work_counts_0_only_when_asked_and_when_it_is_due(course, filled
     outcome, wrote = filled(canvas(*rows), lessons=[LESSON], zero_missing=True)
     assert last(wrote) == ["0", "", "", ""]  # bob waits for a person
     assert outcome.lessons[0]["zero"].keys() == {"dan"} and outcome.exit_code == 3
-    assert "0, since nothing was handed in              1\n      dan" in export_text(outcome)
+    assert "0, since no notebook was handed in          1\n      dan" in export_text(outcome)
     outcome = export(course, ExportRequest(lessons=[LESSON], zero_missing=True))
     table = {row[0]: row for row in cells(outcome.output.read_bytes())}
     total = table["student"].index(f"{LESSON}/total")
@@ -257,6 +258,12 @@ def test_other_points_need_scale_and_the_error_names_both(filled):
     with pytest.raises(ExportError, match=r"is worth 50 points there and 02_masked_softmax 10"):
         filled(file)
     assert last(filled(file, scale=True)[1]) == ["36.25"]
+
+
+def test_a_class_without_a_gradebook_is_told_to_grade_first(course, tmp_path):
+    shutil.copy(course / "nbgrader_config.py", tmp_path)
+    with pytest.raises(ExportError, match="yet; grade first: course grade LESSON"):
+        export(tmp_path, ExportRequest())
 
 
 def test_a_whole_id_counts_before_a_part_and_only_the_named_column_is_searched(filled):

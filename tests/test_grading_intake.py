@@ -10,7 +10,7 @@ import pytest
 from grading_course import LESSON, cell_of, solution_notebook
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
-from course_lib.grading.cell_kinds import grade_id
+from course_lib.grading.cell_kinds import grade_id, is_check
 from course_lib.grading.intake.ordinary_files import IntakeError
 from course_lib.grading.intake.parsing import read_submission
 from course_lib.grading.intake.read import parse
@@ -89,6 +89,9 @@ def test_deleted_and_edited_cells_of_the_lesson_come_back(release):
     rebuilt, notices = rebuild(release, [c for c in cells if grade_id(c) != "causal_mask"])
     restored = ["setup: edited", "causal_mask: deleted check", "length_mask: edited"]
     assert notices == [f"{words} cell restored" for words in restored]
+    checks = {grade_id(cell) for cell in release.cells if is_check(cell)}
+    without = [cell for cell in as_submitted(release) if grade_id(cell) not in checks]
+    assert rebuild(release, without)[1] == [f"{len(checks)} deleted check cells restored"]
     mine = sources(rebuilt).index(setup) + 1  # edited cells run after the lesson's
     assert rebuilt.cells.pop(mine).source.endswith("import json")
     assert sources(rebuilt) == sources(release)

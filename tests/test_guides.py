@@ -59,11 +59,6 @@ Participant 1,Ada Doe,ada,a@x.org,,"16,00",Yes
 Participant 2,Bob Roe,bob,b@x.org,,"16,00",Yes
 Participant 3,Eve Upper,eve,e@x.org,,"16,00",Yes
 """
-GRADESCOPE = """First Name,Last Name,SID,Email,Masked softmax,Masked softmax - Max Points
-Ada,Doe,ada,a@x.org,,16.0
-Bob,Roe,bob,b@x.org,,16.0
-Eve,Upper,eve,e@x.org,,16.0
-"""
 PEOPLE = """id,first_name,last_name,email
 ada,Ada,Doe,a@x.org
 bob,Bob,Roe,b@x.org
@@ -170,7 +165,7 @@ def prepare(shell: Shell, command: str) -> str:
             eve="uppereve_1003_90212_answers.pdf",
         )
         (folder / "canvas.csv").write_text(CANVAS)
-    for system, text in (("canvas", CANVAS), ("moodle", MOODLE), ("gradescope", GRADESCOPE)):
+    for system, text in (("canvas", CANVAS), ("moodle", MOODLE)):
         if f"--to {system}" in command and "--into" in command:
             command = re.sub(r"FILE(\.csv)?", f"{system}.csv", command)
             (folder / f"{system}.csv").write_text(text)

@@ -1,9 +1,9 @@
 """`course rerun`: a notebook as the grader runs it, shown cell by cell."""
 
-import json
+import re
 
 import pytest
-from grading_course import LESSON, RIGHT, UPPER, cell_of, hand_in, honest
+from grading_course import LESSON, UPPER, cell_of, hand_in, honest
 from nbformat.v4 import new_code_cell
 from test_collect import course, everything, made
 
@@ -28,19 +28,17 @@ def test_every_cell_is_shown_and_nothing_is_stored(course, capsys):
     assert "causal_mask: incorrect, 0" in said and "upper_triangular: Your mask is upper" in said
     assert "ZeroDivisionError" in said and "1 / 0: not run" in said  # the demo cell
     assert "causal_mask: deleted check" not in said and "note: " in said
+    numbers = [int(number) for number in re.findall(r"^\[(\d+)\] ", said, re.MULTILINE)]
+    assert numbers == [*range(1, len(numbers) + 1)]  # of the code cells, as they are shown
     assert "torch" in said and "A cell has 30 s" in said and "\x1b" not in said
     assert everything(course) == before and not (course / "autograded").exists()
 
 
-def test_a_notebook_that_was_sent_is_run_and_one_that_cannot_be_read_says_why(course, capsys):
-    (course / "mail.ipynb").write_text(json.dumps(honest(course, **RIGHT)))
-    assert main([*RERUN, "mail.ipynb"]) == 0
-    assert "length_mask: correct, 2 of 2" in capsys.readouterr().out
-    (course / "mail.ipynb").write_text("{")
-    assert main([*RERUN, "mail.ipynb"]) == 3
-    assert "not graded: " in capsys.readouterr().out
-    assert main([*RERUN, "nobody"]) == 1
+def test_work_that_cannot_be_read_says_why(course, capsys):
     hand_in(course, "eve", b"", name="answers.pdf")
+    hand_in(course, "joe", b"{")
+    assert main([*RERUN, "joe"]) == 3
+    assert "not graded: " in capsys.readouterr().out
     assert main([*RERUN, "nobody"]) == 1
     assert f"nothing from nobody for {LESSON}" in capsys.readouterr().err
     assert main(["rerun", "02", "eve", "--sandbox", "off"]) == 2

@@ -156,6 +156,8 @@ def test_loose_notebooks_are_matched_by_the_names_of_students(course, work, caps
         ("ada 3.ipynb", None),  # an id of one letter
         ("softmax.ipynb", None),  # a part of the lesson's name
         ("twin.ipynb", None),
+        ("mueller_zoe.ipynb", "6"),
+        ("Zoë Müller.ipynb", "6"),
     ],
 )
 def test_a_name_means_one_student_or_nobody(name, student):
@@ -165,6 +167,7 @@ def test_a_name_means_one_student_or_nobody(name, student):
         Person("3", "Ada King Doe", ["3", "masked"]),
         Person("4", "", ["twin"]),
         Person("5", "", ["twin"]),
+        Person("6", "Müller, Zoé", ["6"]),
     ]
     found = match_names([name], people, LESSON)
     assert {one: who for one, (who, _) in found.items()} == ({name: student} if student else {})
@@ -181,7 +184,7 @@ def test_init_takes_a_roster(course, tmp_path, monkeypatch, capsys):
     assert "(plain CSV): 1 students, 1 new; 4 in the class" in capsys.readouterr().out
     (course / "bad.csv").write_text("a,b\n1,2\n")
     assert main(["init", ".", "--roster", "bad.csv"]) == 2
-    assert "is not a CSV file with ids" in capsys.readouterr().err
+    assert "has no student with an id: write id above the column of ids" in capsys.readouterr().err
 
 
 class SaidNothing:

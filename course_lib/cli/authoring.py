@@ -43,7 +43,7 @@ def init(
         typer.Option(
             "--roster",
             metavar="FILE",
-            help="The class as CSV, from Canvas, Moodle, Gradescope or GitHub Classroom.",
+            help="The class as CSV, from Canvas, Moodle or GitHub Classroom.",
         ),
     ] = None,
 ) -> None:
@@ -126,7 +126,7 @@ def bundle(
     """
     with working():
         from course_lib.authoring.bundle import make_bundle
-        from course_lib.collecting.dates import open_lessons
+        from course_lib.grading.due_dates import open_lessons
 
     root = course_root()
     chosen = list(dict.fromkeys(choose(lesson_names(root), lessons) or []))

@@ -25,8 +25,8 @@ def collect(
         typer.Option(
             "--roster",
             metavar="FILE",
-            help="The class as CSV: Moodle's worksheet, the grades of Canvas or Gradescope, or a "
-            "roster of GitHub Classroom.",
+            help="The class as CSV: Moodle's worksheet, Canvas's gradebook, or GitHub Classroom's "
+            "roster.",
         ),
     ] = None,
     groups: Annotated[
@@ -39,7 +39,7 @@ def collect(
         ),
     ] = None,
     system: Annotated[
-        Literal["canvas", "moodle", "gradescope", "folder"] | None,
+        Literal["canvas", "moodle", "folder"] | None,
         typer.Option("--from", help="Source of the download, if not recognized."),
     ] = None,
     dry_run: Annotated[
@@ -49,7 +49,7 @@ def collect(
     """Put submissions from an LMS into submitted/.
 
     One notebook of each student is used, never the course's own solution. ZIP is the download of
-    all submissions from Canvas, Moodle or Gradescope. FOLDER is the unpacked download, or contains
+    all submissions from Canvas or Moodle. FOLDER is the unpacked download, or contains
     a folder for each student, such as a git clone, or notebooks that are named after students. One
     line for each student says what was found, or why nothing was. The students of --roster are
     entered into the gradebook. Run it again with a newer download at any time.
@@ -86,7 +86,7 @@ def extend(
     Example: course extend 02 ada --to "2026-03-05 23:59 UTC"
     """
     with working():
-        from course_lib.collecting.dates import extend as extend_to
+        from course_lib.grading.due_dates import extend as extend_to
 
     root = course_root()
     typer.echo(extend_to(root, find_lesson(assignment_names(root), lesson), student, until))

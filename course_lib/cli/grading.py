@@ -111,8 +111,8 @@ def grade(
     for lesson in chosen:
         with executors.started_ahead(root, lesson, settings) as pool:
             with working():  # nbgrader takes a second, in which workers come up
-                from course_lib.collecting.dates import follow_due_date
                 from course_lib.grading import driver
+                from course_lib.grading.due_dates import follow_due_date
 
                 for line in follow_due_date(root, lesson):
                     typer.echo(line, err=True)
@@ -121,7 +121,7 @@ def grade(
                 root, lesson, students=student, progress=shown, settings=settings, pool=pool
             )
             summaries.append(graded.only(student) if student else graded)
-    from course_lib.collecting.dates import late_notices
+    from course_lib.grading.due_dates import late_notices
 
     late = late_notices(root, [summary.lesson for summary in summaries])
     if as_json:
@@ -140,9 +140,7 @@ def grade(
 @verbs.command()
 def rerun(
     lesson: Annotated[str, typer.Argument(help="A lesson by name or number.")],
-    whose: Annotated[
-        str, typer.Argument(metavar="STUDENT|NOTEBOOK", help="Whose work, or a notebook to run.")
-    ],
+    student: Annotated[str, typer.Argument(help="The student whose work to run.")],
     sandbox: Annotated[
         Sandbox, typer.Option(help="`course doctor` shows what this machine supports.")
     ] = "strict",
@@ -166,7 +164,7 @@ def rerun(
         raise UsageError(_UNTRUSTED.format(sandbox))
     name = find_lesson(assignment_names(root), lesson)
     settings = Settings("serial", sandbox, force=True)
-    code, lines = run_again(root, name, whose, settings)
+    code, lines = run_again(root, name, student, settings)
     typer.echo("\n".join(lines))
     raise typer.Exit(code)
 
@@ -185,8 +183,8 @@ def report(
     Example: course report 02_masked_softmax
     """
     with working():
-        from course_lib.collecting.dates import late_notices
         from course_lib.grading.class_report import pages
+        from course_lib.grading.due_dates import late_notices
 
     root = course_root()
     name = find_lesson(assignment_names(root), lesson) if lesson else None
@@ -211,7 +209,7 @@ _UNTRUSTED = (
 def export(
     lessons: Lessons = None,
     to: Annotated[
-        Literal["csv", "canvas", "moodle", "gradescope"],
+        Literal["csv", "canvas", "moodle"],
         typer.Option("--to", help="Output format."),
     ] = "csv",
     into: Annotated[
@@ -263,8 +261,8 @@ def export(
     """
     with working():
         from course_lib.cli import tables
-        from course_lib.collecting.dates import late_notices
         from course_lib.grading import exports
+        from course_lib.grading.due_dates import late_notices
 
     root = course_root()
     named: dict[str, str] = {}

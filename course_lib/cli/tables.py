@@ -44,7 +44,7 @@ CAPTIONS = {
     "unplaced": "graded, without a row",
     "not_graded": "not graded, left blank",
     "above": "above the maximum",
-    "zero": "0, since nothing was handed in",
+    "zero": "0, since no notebook was handed in",
 }
 _STYLES = {"correct": "green", "not_attempted": "dim", "not_graded": "yellow"}  # others: red
 _SIGNS = [f"{symbol} {word}" for symbol, word in OUTCOMES.values()] + ["⧗ late"]

@@ -6,11 +6,11 @@ in the gradebook as formgrader does. The column `key` tells to which version of 
 belong: it is a digest of the student, the question and the text that was graded.
 """
 
+import itertools
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,9 +56,6 @@ def write_answers(root: Path, lesson: str, part: tuple[int, int] = (1, 1)) -> li
     """Write the page and the table of a lesson's written answers, and return lines about them.
 
     `part` is the part to write and the number of parts. Equal texts are in the same part.
-
-    Raises:
-        UsageError: no answer was graded, or the table has points that the gradebook lacks.
     """
     course, (number, parts) = ClassFolder(root), part
     with _answers(course, lesson) as (_, answers):
@@ -100,9 +97,6 @@ def read_answers(
     """Store the points and comments of tables in the gradebook, in one transaction.
 
     Return the exit code, 3 if some are not stored, and lines that say what was done.
-
-    Raises:
-        UsageError: a file is not such a table. Nothing was stored.
     """
     course = ClassFolder(root)
     told = defaultdict(list)
@@ -120,7 +114,8 @@ def read_answers(
     lines = [f"  {'; '.join(filter(None, why))}: {listed(who)}" for why, who in told.items()]
     sums = Counter(state for (state, _), who in told.items() for _ in who)
     counts = ", ".join(f"{number} {state}" for state, number in sums.items())
-    lines.append(f"{lesson}: {counts or 'no points found'}; now: course grade {lesson}")
+    told = f"{counts}; now: course grade {lesson}" if sums else "no points or comments found"
+    lines.append(f"{lesson}: {told}")
     return (INCOMPLETE if sums["kept"] or sums["REFUSED"] else COMPLETE), lines
 
 
@@ -207,7 +202,7 @@ def _groups(answers: Sequence[Answer], part: tuple[int, int]) -> list[list[list[
     """Return nearly equal texts of a part, the largest groups first, each with its answers.
 
     Two texts are nearly equal if they share most of their sequences of three words. Each sequence
-    belongs to the first group that has it, so the time is linear.
+    belongs to the first group that has it, so the time is linear. Parts have equally many texts.
     """
     cards: dict[tuple[str, str], list[Answer]] = defaultdict(list)
     for one in answers:
@@ -229,19 +224,21 @@ def _groups(answers: Sequence[Answer], part: tuple[int, int]) -> list[list[list[
         groups[most].append(card)
         owner |= {piece: most for piece in pieces - owner.keys()}
     groups.sort(key=lambda group: (place[group[0][0].question], -sum(map(len, group))))
-    return groups[part[0] - 1 :: part[1]]
+    number, parts = part
+    whose = (at * parts // len(cards) + 1 for at in itertools.count())
+    mine = ([card for card in group if next(whose) == number] for group in groups)
+    return [group for group in mine if group]
 
 
 def _questions(course: ClassFolder, lesson: str) -> Mapping[str, Mapping[str, Markup]]:
     """Return the text and the rubric of each written question as HTML."""
     cells = course.read_release(lesson)[1].cells
-    texts = {grade_id(cell): before.source for before, cell in pairwise(cells) if is_solution(cell)}
+    pairs = itertools.pairwise(cells)
+    texts = {grade_id(cell): before.source for before, cell in pairs if is_solution(cell)}
     source = course.step("source") / lesson / f"{lesson}.ipynb"
-    rubrics = {}
-    if source.is_file():
-        for cell in nbformat.read(source, as_version=4).cells:
-            found = re.search(r"### BEGIN SOLUTION\n(.*?)### END SOLUTION", cell.source, re.DOTALL)
-            rubrics[grade_id(cell)] = found[1] if found else ""
+    solved = nbformat.read(source, as_version=4).cells if source.is_file() else []
+    rubric = re.compile(r"### BEGIN SOLUTION\n(.*?)### END SOLUTION", re.DOTALL)
+    rubrics = {grade_id(cell): "".join(rubric.findall(cell.source)) for cell in solved}
     return {
         name: {"text": lesson_text(text), "rubric": lesson_text(rubrics.get(name, ""))}
         for name, text in texts.items()

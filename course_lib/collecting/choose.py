@@ -88,11 +88,10 @@ def choose(lesson: Lesson, one: HandedIn) -> tuple[File | None, str]:
         is_place = folders in ([], [lesson.name], ["notebooks", lesson.name])
         return is_place and file.original.lower() == f"{lesson.name}.ipynb"
 
-    notebooks = [file for file in one.files if NOTEBOOK.search(file.original)]
     reads = OneStudent(lesson.name, lesson.release)
     courses: list[File] = []
     found: dict[File, Contents] = {}
-    for file in notebooks:
+    for file in (file for file in one.files if NOTEBOOK.search(file.original)):
         if _COURSES.search("/".join(file.place)):
             courses += [file] if named(file) else []
             continue
@@ -101,10 +100,7 @@ def choose(lesson: Lesson, one: HandedIn) -> tuple[File | None, str]:
         except IntakeError as error:
             one.problems.append(str(error))
             continue
-        held = Contents(1)  # if there is no choice to make, since parsing takes time
-        is_sure = len(notebooks) == 1 and named(file) == 2
-        if not is_sure or b"SOLUTION" in data.replace(b"\0", b""):  # in UTF-16, too
-            held = contents(lesson, reads, data, one_line(file.original))
+        held = contents(lesson, reads, data, one_line(file.original))
         if held.is_courses:
             courses.append(file)
         else:
@@ -117,8 +113,7 @@ def choose(lesson: Lesson, one: HandedIn) -> tuple[File | None, str]:
     if not found:
         names = sorted({one_line(file.original) for file in one.files if file not in courses})
         nothing = f"no notebook, only {listed(names)}" if names else "nothing handed in"
-        reasons = one.problems or ([] if courses else [nothing])
-        return None, "; ".join(dict.fromkeys([*reasons, *notes]))
+        return None, "; ".join(dict.fromkeys([*(one.problems or [nothing]), *notes]))
     worked_on = [file for file in found if found[file].answers]
     if not worked_on:
         best = max(found, key=lambda f: (named(f), at_own_place(f), f.attempt, f.changed, f.place))

@@ -1,21 +1,14 @@
 """`course collect`: put each student's newest notebook into submitted/STUDENT/LESSON/.
 
-.course/collected/LESSON.json records what was collected:
+.course/collected/LESSON.json has a record for each student, by the id in submitted/:
 
-    {"from": "canvas",                # or "moodle", "gradescope", "folder"
-     "students": {
-       "4711": {                      # the id in submitted/ and in the gradebook
-         "name": "lovelaceada",       # in the download or the roster
-         "entry": "lovelaceada_4711_90210_02_masked_softmax.ipynb",
-                                      # file or folder in the download, which `feedback` names
-         "group": ["", ""],           # the group, and the member who handed in for it
-         "attempt": 90210,            # Canvas's number, highest for the newest; or 0
-         "arrived": "2026-03-04 08:00:00 UTC",        # when the newest was uploaded, or ""
-         "sha256": "...",             # digest of the notebook that was collected last
-         "late": false,               # whether Canvas calls the version in submitted/ late
-         "versions": {                # by digest, the oldest first
-           "...": {"time": "2026-03-02 23:01:00 UTC",  # when it first arrived, or ""
-                   "late": false}}}}}                 # whether Canvas calls it late
+- "name" and "entry" are the name in the download or the roster, and the name of the file or folder
+  in the download, which `course feedback` needs. A group's other members have no entry.
+- "group" has the group and the member who handed in for it.
+- "attempt" is Canvas's number, highest for the newest, and "arrived" Moodle's time of the newest.
+- "sha256" is the digest of the notebook that was collected last.
+- "late" says whether Canvas calls the version in submitted/ late.
+- "versions" has, by digest and the oldest first, when each first arrived and whether it was late.
 
 A version that was replaced is kept in .course/collected/LESSON/STUDENT/DIGEST.ipynb.
 """
@@ -30,16 +23,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from course_lib.collecting import roster as rosters
 from course_lib.collecting.choose import Lesson, choose
 from course_lib.collecting.layouts import NAMES, File, HandedIn, handed_in, read_download
-from course_lib.collecting.roster import (
-    Known,
-    class_of,
-    enroll,
-    match_names,
-    read_groups,
-    read_roster,
-)
 from course_lib.collecting.unpack import CONCERNS_ALL, Download
 from course_lib.grading.class_folder import ClassFolder
 from course_lib.grading.exports.sheet import key, listed
@@ -50,7 +36,7 @@ from course_lib.grading.intake.timestamps import STAMP, read_stamp
 from course_lib.workspace.errors import UsageError
 from course_lib.workspace.files import write_atomically
 
-Chosen = tuple[HandedIn, File | None, str]  # the student, the file to use, and a note
+_UNKNOWN = {"time": "", "late": False}  # about a version
 
 
 def collect(
@@ -63,13 +49,10 @@ def collect(
     system: str | None = None,
     dry_run: bool = False,
 ) -> tuple[int, list[str]]:
-    """Collect a lesson from a download of an LMS or from a folder of students' folders.
+    """Collect a lesson as `course collect --help` describes.
 
-    Return the exit code, 3 if somebody's notebook is missing, and a line for each student.
-    `course collect --help` describes the arguments.
-
-    Raises:
-        UsageError: the source cannot be collected. Nothing was written.
+    Return the exit code, 3 if somebody's notebook is missing, and a line for each student. If a
+    UsageError is raised, nothing was written.
     """
     if not source.is_dir() and not (source.is_file() and source.suffix.lower() == ".zip"):
         what = "is not a folder or a .zip file" if source.exists() else "does not exist"
@@ -77,7 +60,7 @@ def collect(
     course = ClassFolder(root)
     if not dry_run:
         course.private.mkdir(exist_ok=True)
-    known, people = _known(course, lesson), class_of(course)
+    known, people = _known(course, lesson), rosters.class_of(course)
     with tempfile.TemporaryDirectory(dir=None if dry_run else course.private) as scratch:
         files = Download(source, Path(scratch)).files
         if () in files:
@@ -88,9 +71,9 @@ def collect(
                 "Moodle names a student's folder by a number that changes with each assignment: "
                 "download the grading worksheet of this one and name it with --roster FILE"
             )
-        given = read_roster(roster, system, known)[1] if roster else []
+        given = rosters.read_roster(roster, system, known)[1] if roster else []
         tops = {parts[0] for parts in files} if system == "folder" else ()
-        meant = match_names(tops, [*people, *given], lesson)
+        meant = rosters.match_names(tops, [*people, *given], lesson)
         if roster is None and system == "canvas":  # its numbers are known if its roster was read
             given = [one._replace(ids=[one.elsewhere]) for one in people if one.elsewhere]
         students, strays = handed_in(system, files, given, known, meant)
@@ -98,10 +81,17 @@ def collect(
             absent = set(known.values()) - {one.student for one in students}
             students += [HandedIn(student) for student in sorted(absent)]
         elif not dry_run:
-            enroll(course, given)
-        chosen = _choose_for_each(Lesson.of(course, lesson), students)
-        chosen = _share(chosen, read_groups(groups, known, given)) if groups else chosen
-        rows = _submit(course, lesson, system, chosen, dry_run=dry_run)
+            rosters.enroll(course, given)
+        release = Lesson.of(course, lesson)
+        for one in students:
+            try:
+                one.file, one.why = choose(release, one)
+            except Exception as error:  # one student's files must not stop the run
+                what = type(error).__name__
+                one.why = f"its files cannot be read ({what}): ask for the notebook itself"
+        if groups:
+            students = _share(students, rosters.read_groups(groups, known, given))
+        rows = _submit(course, lesson, students, dry_run)
     width = max((len(student) for student, *_ in rows), default=0)
     rows.sort(key=lambda row: row[1] == "MISSING")  # the last lines are those that people read
     lines = [f"{lesson}, from {system}"]
@@ -114,58 +104,47 @@ def collect(
         )
     sums = Counter(state for _, state, _ in rows)
     told = ", ".join(f"{number} {state}" for state, number in sums.items())
-    lines.append(f"{told}; {'nothing is written' if dry_run else f'now: course grade {lesson}'}")
+    now = "" if len(rows) == sums["MISSING"] else f"; now: course grade {lesson}"
+    lines.append(told + ("; nothing is written" if dry_run else now))
     is_incomplete = sums["MISSING"] or any(map(NOTEBOOK.search, strays))
     return INCOMPLETE if is_incomplete else COMPLETE, lines
 
 
-def _choose_for_each(lesson: Lesson, students: list[HandedIn]) -> list[Chosen]:
-    """Return each student with the notebook to use and a note."""
-    chosen = []
-    for one in students:
-        try:
-            chosen.append((one, *choose(lesson, one)))
-        except Exception as error:  # one student's files must not stop the run
-            why = f"its files cannot be read ({type(error).__name__}): ask for the notebook itself"
-            chosen.append((one, None, why))
-    return chosen
-
-
-def _share(chosen: list[Chosen], groups: Mapping[str, str]) -> list[Chosen]:
+def _share(students: list[HandedIn], groups: Mapping[str, str]) -> list[HandedIn]:
     """Give the newest notebook in a group to all of its members."""
-    found = {one[0].student: one for one in chosen}
-    members = defaultdict(list)
+    found = {one.student: one for one in students}
+    known, members = set(found), defaultdict(list)
     for student, group in groups.items():
-        nothing = HandedIn(student), None, "nothing handed in"
-        members[group].append(found.setdefault(student, nothing))
+        unknown = "in neither the roster nor the download: is the id correct?"
+        members[group].append(found.setdefault(student, HandedIn(student, why=unknown)))
     for group, works in members.items():
-        having = [work for work in works if work[1] is not None]
+        having = [(one.file.attempt, one.time or datetime.min, one) for one in works if one.file]
         if not having:
             continue
-        newest = max(having, key=lambda work: (work[1].attempt, work[0].time or datetime.min))
-        by, file, note = newest
-        for one, *_ in works:
-            told = f"handed in by {by.student} for the group {group}"
-            told = f"for the group {group}" if one is by else told
-            shared = replace(one, time=by.time, late=by.late, group=(group, by.student))
-            found[one.student] = shared, file, "; ".join(filter(None, [note, told]))
+        *_, by = max(having, key=lambda work: work[:2])
+        for one in works:
+            told = "" if one is by else f"handed in by {by.student} "
+            told = [by.why, f"{told}for the group {group}"]
+            told += [] if one.student in known else [one.why]
+            about = {"student": one.student, "name": one.name, "group": (group, by.student)}
+            found[one.student] = replace(by, **about, why="; ".join(filter(None, told)))
     return [found[student] for student in sorted(found)]
 
 
 def enter_class(root: Path, roster: Path) -> str:
     """Enter the students of a roster into the gradebook, and return a sentence about it."""
     course = ClassFolder(root)
-    kind, people = read_roster(roster, None, _known(course, ""))
-    new, total = enroll(course, people)
+    kind, people = rosters.read_roster(roster, None, _known(course, ""))
+    new, total = rosters.enroll(course, people)
     notes = "".join(f"\n  {one.student}: {one.note}" for one in people if one.note)
     kind = "plain CSV" if kind == "folder" else kind
     return f"{roster} ({kind}): {len(people)} students, {new} new; {total} in the class{notes}"
 
 
-def _known(course: ClassFolder, lesson: str) -> Known:
+def _known(course: ClassFolder, lesson: str) -> rosters.Known:
     """Return the known students by id, e-mail address and participant number in Moodle."""
     known = {key(path.name): path.name for path in course.step("submitted").glob("[!.]*/")}
-    people = class_of(course)
+    people = rosters.class_of(course)
     known |= {key(one.student): one.student for one in people}
     others = [(name, one.student) for one in people for name in (one.email, one.elsewhere)]
     for student, about in course.collected(lesson).items():  # numbers belong to one assignment
@@ -178,33 +157,36 @@ def _known(course: ClassFolder, lesson: str) -> Known:
 
 
 def _submit(
-    course: ClassFolder, lesson: str, system: str, chosen: list[Chosen], *, dry_run: bool
+    course: ClassFolder, lesson: str, students: list[HandedIn], dry_run: bool
 ) -> list[tuple[str, str, str]]:
     """Bring submitted/ up to date, and return each student with a state and an explanation."""
-    known = {"from": system, "students": {}} | course.noted(f"collected/{lesson}")
-    text = json.dumps(known, indent=1)
-    is_comparable, known["from"] = known["from"] == system, system
-    rows = []
-    for one, file, why in chosen:
-        label = f"{one.student} ({one.name})" if one.name else one.student
+    records, rows = course.collected(lesson), []
+    text = json.dumps(records)
+    for one in students:
+        label, why = f"{one.student} ({one.name})" if one.name else one.student, one.why
         try:
-            work = _Work(course, lesson, one.student, known["students"].get(one.student))
-            if file is not None:
-                state, why = work.take(one, file, why, is_comparable, dry_run)
+            work = _Work(course, lesson, one.student, records.get(one.student))
+            if one.file is not None:
+                state, why = work.take(one, one.file, dry_run)
             elif work.there is not None:
                 state, why = "kept", f"collected before; this time: {why}"
             else:
                 state = "MISSING"
             if work.record["sha256"]:
-                known["students"][one.student] = work.record
+                records[one.student] = work.record
         except Exception as error:  # one student's files must not stop the run
             if isinstance(error, OSError) and error.errno in CONCERNS_ALL:
                 raise
             state, why = "MISSING", f"cannot be stored here ({one_line(str(error))})"
         rows.append((one_line(label, 40), state, why))
-    if not dry_run and (new_text := json.dumps(known, indent=1)) != text:
-        write_atomically(course.private / "collected" / f"{lesson}.json", new_text)
+    if not dry_run and json.dumps(records) != text:
+        _record(course, lesson, records)
     return rows
+
+
+def _record(course: ClassFolder, lesson: str, records: Mapping[str, Any]) -> None:
+    text = json.dumps({"students": records}, indent=1)
+    write_atomically(course.private / "collected" / f"{lesson}.json", text)
 
 
 class _Work:
@@ -219,21 +201,20 @@ class _Work:
         self.there = self.place.read_bytes() if self.place.is_file() else None
         self.kept = course.private / "collected" / lesson / student
 
-    def take(
-        self, one: HandedIn, file: File, note: str, is_comparable: bool, dry_run: bool
-    ) -> tuple[str, str]:
+    def take(self, one: HandedIn, file: File, dry_run: bool) -> tuple[str, str]:
         """Use a file of a download unless it is older; return what was done and why."""
         before, data = self.record, read_bytes(file.path)
         digest, taken = sha256(data).hexdigest(), "/".join(file.place) or file.original
+        taken = one_line(taken, 120)
         arrived = f"{one.time:%Y-%m-%d %H:%M:%S} UTC" if one.time else ""
         # Keep an instructor's changes in submitted/ until the student hands in another notebook.
         is_same = self.there is not None and (self.there == data or before["sha256"] == digest)
-        is_older = file.attempt < before["attempt"] or "" < arrived < before["arrived"]
-        if is_older and is_comparable and not is_same:
-            return "kept", f"{one_line(taken, 120)}: a newer one was collected before"
+        is_older = 0 < file.attempt < before["attempt"] or "" < arrived < before["arrived"]
+        if is_older and not is_same:
+            return "kept", f"{taken}: a newer one was collected before"
         version = before["versions"].get(digest) or {"time": arrived, "late": one.late}
         time = min(filter(None, [version["time"], arrived]), default="")
-        notes = [note]
+        notes = [one.why]
         if self.there is not None and not is_same:
             notes.append("the earlier one is kept in .course/collected")
         if time < arrived:
@@ -252,24 +233,24 @@ class _Work:
                 "name": one.name,
                 "entry": file.entry if one.group[1] in ("", one.student) else "",
                 "group": [*one.group],
-                "attempt": file.attempt,
+                "attempt": max(file.attempt, before["attempt"]),
                 "arrived": arrived,
                 "sha256": digest,
                 "late": before["late"] if is_same and self.there != data else new["late"],
                 "versions": before["versions"] | {digest: new},
             }
-        why = [one_line(taken, 120), "; ".join(filter(None, notes))]
-        return "unchanged" if is_same else state, ": ".join(filter(None, why))
+        why = ": ".join(filter(None, [taken, "; ".join(filter(None, notes))]))
+        return "unchanged" if is_same else state, why
 
     def keep(self) -> None:
         """Keep the notebook in submitted/ as a version."""
         if self.there is None:
             return
         digest = sha256(self.there).hexdigest()
-        path, about = self.kept / f"{digest}.ipynb", {"time": "", "late": False}
+        path = self.kept / f"{digest}.ipynb"
         if not path.is_file():
             write_atomically(path, self.there)
-        about = self.record["versions"].setdefault(digest, about)
+        about = self.record["versions"].setdefault(digest, dict(_UNKNOWN))
         about["time"] = about["time"] or read_stamp(self.place.parent).text
 
     def put(self, data: bytes, time: str) -> None:
@@ -284,26 +265,25 @@ def use_attempt(root: Path, lesson: str, student: str, attempt: int) -> str:
     """Put an earlier version into submitted/ with its time, and return a sentence about it.
 
     Versions are numbered from the oldest. The version that was there is kept as well.
-
-    Raises:
-        UsageError: the student has no such version. The message lists those that exist.
     """
     course, name = ClassFolder(root), one_line(student)
-    known = course.noted(f"collected/{lesson}")
-    record = known.get("students", {}).get(student)
-    work = _Work(course, lesson, student, record)
-    if record is None or work.there is None:
+    records = course.collected(lesson)
+    work = _Work(course, lesson, student, records.get(student))
+    if student not in records or work.there is None:
         raise UsageError(f"nothing of {lesson} was collected from {name}")
     work.keep()
-    known_versions = work.record["versions"].items()
-    versions = [(work.kept / f"{digest}.ipynb", about) for digest, about in known_versions]
-    versions = [(path, about) for path, about in versions if path.is_file()]
+    known = work.record["versions"]
+    kept = sorted(work.kept.glob("*.ipynb"), key=lambda path: path.stat().st_mtime)
+    # Earlier editions of the course kept versions under other names.
+    known = {path.stem: _UNKNOWN for path in kept if path.stem not in known} | known
+    versions = [(work.kept / f"{stem}.ipynb", about) for stem, about in known.items()]
+    versions = [(path, about) for path, about in versions if path in kept]
     times = [f"of {about['time']}" if about["time"] else "(time unknown)" for _, about in versions]
     labels = [f"{n} {time}" for n, time in enumerate(times, 1)]
     if attempt > len(versions):
         raise UsageError(f"{name} has no version {attempt}, but {', '.join(labels)}")
     path, about = versions[attempt - 1]
-    known["students"][student] = work.record | {"late": about["late"]}
-    write_atomically(course.private / "collected" / f"{lesson}.json", json.dumps(known, indent=1))
+    records[student] = work.record | {"late": about["late"]}
+    _record(course, lesson, records)
     work.put(path.read_bytes(), about["time"])
     return f"{name}: version {labels[attempt - 1]} is graded, of {len(versions)}"

@@ -41,9 +41,6 @@ def feedback(
     Return the exit code (3 if the archive lacks somebody's page) and a line for each student.
     Pages with answers that a person has yet to grade are left out unless `pending`. `to` is
     "canvas" or "moodle", which can import the archive, or None for a folder for each student.
-
-    Raises:
-        UsageError: there are no pages, or nothing was collected from this LMS.
     """
     course = ClassFolder(root)
     found = course.step("feedback").glob(f"*/{lesson}/{lesson}.html")
@@ -61,45 +58,46 @@ def feedback(
             names[student] = f"{entry[:at] if at >= 0 else f'{entry}_'}{lesson}.html"
     if not names:
         raise UsageError(
-            f"nothing of {lesson} was collected from {to}, so the names that it looks for are not "
-            f"known: course collect {lesson} ZIP"
+            f"nothing of {lesson} was collected from {to}, so it is unknown how {to} names the "
+            f"students: course collect {lesson} ZIP, or leave out --to"
         )
     ledger = Ledger(course.ledger_path(lesson))
     with quiet_nbgrader(), course.only_one(), course.gradebook() as gradebook:
         renewed = _renew(course, lesson, gradebook, ledger)
         enrolled = {student.id for student in gradebook.students}
         summary = read_lesson(course, lesson, brief=True)
-    waiting, placed, left = summary.waiting, [], []
+    waiting, placed, left = summary.waiting, {}, {}
     for student in sorted({*enrolled, *pages, *(one.student for one in summary.students)}):
-        if student in pages and student in waiting and not pending:
-            left.append((student, f"pending: {', '.join(waiting[student])}"))
-        elif place := names.get(student):
-            placed.append((student, place))
-        elif student in pages:
+        if student not in pages:
+            why = summary.of(student).reason
+            left[student] = why or f"its page is missing: course grade {lesson}"
+        elif student in waiting and not pending:
+            left[student] = f"pending: {', '.join(waiting[student])}"
+        elif student in names:
+            placed[student] = names[student]
+        else:
             page = os.path.relpath(pages[student], course.root)
             group, by = collected.get(student, {}).get("group", ("", ""))
             why = f"{by} gets the page of the group {group}" if by else f"not collected from {to}"
-            left.append((student, f"{why}: send {page} yourself"))
-        else:
-            why = summary.of(student).reason
-            left.append((student, why or f"its page is missing: course grade {lesson}"))
+            left[student] = f"{why}: send {page} yourself"
     packed, name = io.BytesIO(), f"{lesson}_feedback{f'_{to}' if to else ''}.zip"
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        for student, place in placed:
+        for student, place in placed.items():
             archive.write(pages[student], place)
     write_atomically(course.root / "exports" / name, packed.getvalue())
-    rows = [(student, one_line(place)) for student, place in placed]
-    rows += [(student, f"NO PAGE: {why}") for student, why in left]
-    width = max(len(one_line(student, 40)) for student, _ in rows)
+    rows = placed | {student: f"NO PAGE: {why}" for student, why in left.items()}
+    width = max(len(one_line(student, 40)) for student in rows)
     lines = [f"{lesson}, for {to}" if to else lesson]
-    lines += [f"  {one_line(student, 40):<{width}}  {said}" for student, said in rows]
+    lines += [
+        f"  {one_line(one, 40):<{width}}  {one_line(said, 400)}" for one, said in rows.items()
+    ]
     if renewed:
         lines.append(f"written again, since a person gave points or comments: {renewed}")
     if count := len(waiting.keys() & pages):
         is_in = "among the pages" if pending else "left out; --pending packs them, too"
         lines.append(f"pending, since a person has yet to grade an answer: {count}, {is_in}")
     lines.append(f"exports/{name}, pages: {len(placed)}; {_UPLOAD[to]}")
-    is_complete = all(why == ABSENT for _, why in left)
+    is_complete = all(why == ABSENT for why in left.values())
     return COMPLETE if is_complete else INCOMPLETE, lines
 
 

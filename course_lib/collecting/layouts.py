@@ -7,8 +7,6 @@ The sources of the names are:
 - Moodle: mod/assign/locallib.php in github.com/moodle/moodle. NAME_NUMBER_assignsubmission_file is
   a folder (before 4.1 with an underscore at its end) or the beginning of a file's name. The number
   belongs to one assignment. The grading worksheet says whose it is, and when the work arrived.
-- Gradescope publishes no description. Programs that read its exports find the submitters of folder
-  submission_N in submission_metadata.yml beside the folder.
 """
 
 import re
@@ -19,16 +17,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-import yaml
-
-from course_lib.collecting.roster import Known, Person, person_of
+from course_lib.collecting.roster import Known, Person
 from course_lib.collecting.unpack import Found, Parts
 from course_lib.grading.exports.sheet import key
 from course_lib.grading.intake.submissions import NOTEBOOK
-from course_lib.grading.intake.timestamps import parse_time
 from course_lib.workspace.errors import UsageError
 
-METADATA = "submission_metadata.yml"
 NAMES = {
     # The first number counts, because a student may choose a name that looks like another's.
     "moodle": re.compile(
@@ -66,6 +60,8 @@ class HandedIn:
     time: datetime | None = None
     late: bool = False  # Canvas says so
     group: tuple[str, str] = ("", "")  # and the member who handed in for it
+    file: File | None = None  # the notebook to use
+    why: str = ""  # about this choice
 
 
 def read_download(
@@ -96,36 +92,12 @@ def read_download(
 
 def _recognize(paths: Paths) -> str | None:
     """Recognize a system by the names of most files, since students choose a part of each name."""
-    if (METADATA,) in paths:
-        return "gradescope"
     tops = {parts[0] for parts in paths}
     named = {name: sum(map(bool, map(pattern.fullmatch, tops))) for name, pattern in NAMES.items()}
     most = max(NAMES, key=lambda name: named[name])
     if named[most] and 2 * named[most] >= len(tops):
         return most
     return "folder" if any(len(parts) > 1 for parts in paths) else None
-
-
-def _submitters(found: Found | None, known: Known) -> dict[str, list[Person]]:
-    """Return the submitters of each Gradescope folder, from metadata that Ruby has written."""
-    submitters: dict[str, list[Person]] = {}
-    try:
-        text = found.path.read_text(encoding="utf-8") if found else ""
-        for folder, about in yaml.safe_load(re.sub(r"!ruby/\S+", "", text)).items():
-            time = about.get(":created_at")
-            time = time.get("utc") if isinstance(time, dict) else time
-            when = parse_time(str(time)) if time else None
-            submitters[folder] = []
-            for one in about[":submitters"]:
-                sid, email, name = (str(one.get(at) or "") for at in (":sid", ":email", ":name"))
-                if person := person_of([sid, email], name, known):
-                    submitters[folder].append(person._replace(time=when))
-    except (OSError, ValueError, LookupError, AttributeError, TypeError, yaml.YAMLError) as error:
-        raise UsageError(
-            f"{METADATA}, in which Gradescope says whose the folders are, is missing or damaged: "
-            "download the submissions again"
-        ) from error
-    return submitters
 
 
 def handed_in(
@@ -139,7 +111,6 @@ def handed_in(
 
     `meant` has the students whom names of files and folders in a download without a system name.
     """
-    submitters = _submitters(paths.get((METADATA,)), known) if system == "gradescope" else {}
     claims = Counter(one_id for person in roster for one_id in set(person.ids))
     by_id = {one: person for person in roster for one in person.ids if claims[one] == 1}
     by_student = {person.student: person for person in roster}
@@ -149,52 +120,45 @@ def handed_in(
     for parts, found in paths.items():
         entries[parts[0]][parts[1:]] = found
     for top, below in entries.items():
-        match = NAMES[system].fullmatch(top) if system in NAMES else None
-        about = match.groupdict("") if match else {}
         if system == "canvas" and top.startswith("anon_"):
             raise UsageError(
                 f"{top} names nobody, since the assignment is graded anonymously: show the names "
                 "in Canvas and download again"
             )
-        owners = submitters.get(top, [])
-        if match and system == "canvas":
-            owners = [Person(about["who"], about["name"], [about["who"]])]
-        elif match:
-            owners = [Person(top, "", [about["who"]])]
-        elif system == "folder" and (() not in below or top in meant):
-            owners = [Person(top, "", [key(top)])]
-        for owner in owners:
-            person = next((by_id[one] for one in owner.ids if one in by_id), None)
-            note, (other, what) = "", meant.get(top, ("", ""))
-            if person is None and other and key(top) not in known:
-                person = by_student.get(other, Person(other, "", []))
-                note = f"found by the {what} in {top!r}"
-            elif person is None and other not in ("", top):  # collected work keeps its owner
-                note = f"fits {other}: remove {top} from submitted/ and collect again"
-            elif person is None and roster:
-                note = "not in the roster"
-            somebody = person or owner
-            one = works.setdefault(somebody.student, HandedIn(somebody.student, somebody.name))
-            one.notes += [text for text in (somebody.note, note) if text and text not in one.notes]
-            one.late |= bool(about.get("late"))
-            one.time = owner.time or somebody.time
-            for place, found in below.items():
-                original = place[-1] if place else about.get("original") or top
-                attempt = int(about.get("attempt") or 0)
-                if found.problem:
-                    one.problems.append(found.problem)
-                elif person is None and system == "moodle":
-                    one.problems.append("its number is not in the worksheet: download both again")
-                else:
-                    file = File(found.path, found.changed, original, top, place, attempt)
-                    one.files.append(file)
-        if not owners and top != METADATA:
+        match = NAMES[system].fullmatch(top) if system in NAMES else None
+        about = match.groupdict("") if match else {"who": key(top)}
+        if not match and (system != "folder" or (() in below and top not in meant)):
             strays += [found.problem or "/".join((top, *place)) for place, found in below.items()]
+            continue
+        person, note, (other, what) = by_id.get(about["who"]), "", meant.get(top, ("", ""))
+        if person is None and other and key(top) not in known:
+            person = by_student.get(other, Person(other, "", []))
+            note = f"found by the {what} in {top!r}"
+        elif person is None and other not in ("", top):  # collected work keeps its owner
+            note = f"fits {other}: remove {top} from submitted/ and collect again"
+        elif person is None and roster:
+            note = "not in the roster"
+        unknown = (about["who"], about["name"]) if system == "canvas" else (top, "")
+        somebody = person or Person(*unknown, [])
+        one = works.setdefault(somebody.student, HandedIn(somebody.student, somebody.name))
+        one.notes += [text for text in (somebody.note, note) if text and text not in one.notes]
+        one.late |= bool(about.get("late"))
+        one.time = somebody.time
+        for place, found in below.items():
+            original = place[-1] if place else about.get("original") or top
+            attempt = int(about.get("attempt") or 0)
+            if found.problem:
+                one.problems.append(found.problem)
+            elif person is None and system == "moodle":
+                one.problems.append("its number is not in the worksheet: download both again")
+            else:
+                file = File(found.path, found.changed, original, top, place, attempt)
+                one.files.append(file)
     if not works and system == "folder":
         raise UsageError(
-            "this is not a download of Canvas, Moodle or Gradescope, not a folder with a folder "
-            "for each student, and no notebook is named after a student in --roster or the "
-            "gradebook: name another one, or say what it is with --from"
+            "this is not a download of Canvas or Moodle, not a folder with a folder for each "
+            "student, and no notebook is named after a student in --roster or the gradebook: name "
+            "another one, or say what it is with --from"
         )
     if not works:
         raise UsageError(f"no name in this download is as {system} makes it: leave --from out")

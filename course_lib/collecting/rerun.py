@@ -16,7 +16,7 @@ from course_lib.grading.clean_outputs import plain_text
 from course_lib.grading.executors import executor
 from course_lib.grading.graded import COMPLETE, INCOMPLETE
 from course_lib.grading.intake.ordinary_files import one_line
-from course_lib.grading.intake.submissions import Submission, find_submissions
+from course_lib.grading.intake.submissions import find_submissions
 from course_lib.grading.jobs import Job, Settings
 from course_lib.grading.plan import LessonToGrade, plan
 from course_lib.grading.read_checks import read_check
@@ -36,24 +36,18 @@ What differs from a kernel at home:
   - Checks use inputs that the student has not seen."""
 
 
-def rerun(root: Path, lesson: str, whose: str, settings: Settings) -> tuple[int, list[str]]:
-    """Run a student's submission, or the notebook at a path, without storing anything.
-
-    Return the exit code, 3 if it cannot be graded, and the lines to show.
-    """
+def rerun(root: Path, lesson: str, student: str, settings: Settings) -> tuple[int, list[str]]:
+    """Return the exit code, 3 if the submission cannot be graded, and the lines to show."""
     task = LessonToGrade(ClassFolder(root), lesson, settings)
-    path = Path(whose)
-    if path.suffix == ".ipynb":
-        submission = Submission(path.stem, lesson, path.parent, path, None)
-    else:
-        (submission,) = find_submissions(task.course.step("submitted"), lesson, [whose])
+    (submission,) = find_submissions(task.course.step("submitted"), lesson, [student])
     planned = plan(task, submission, ())
     if not isinstance(planned, Job):
         return INCOMPLETE, [f"cannot be read: {planned.problem}"]
     with contextlib.closing(executor(settings, lesson)) as pool:
         (result,) = pool.run(iter([planned]))
     cells = result.notebook.cells if result.notebook else []
-    lines = [line for cell in cells if cell.cell_type == "code" for line in _about(cell)]
+    code = [cell for cell in cells if cell.cell_type == "code"]
+    lines = [line for at, cell in enumerate(code, 1) for line in _about(at, cell)]
     lines += [f"note: {one_line(notice, 1000)}" for notice in result.notices]
     lines += [f"not graded: {result.fault}"] if result.fault else []
     versions = [f"{name} {version(name)}" for name in ("torch", "numpy", "ipython")]
@@ -62,12 +56,12 @@ def rerun(root: Path, lesson: str, whose: str, settings: Settings) -> tuple[int,
     return (INCOMPLETE if result.fault else COMPLETE), lines
 
 
-def _about(cell: NotebookNode) -> list[str]:
-    """Return a line about a code cell, and the lines that it printed or its check said."""
+def _about(at: int, cell: NotebookNode) -> list[str]:
+    """Return a line about the code cell `at`, and what it printed or its check said."""
     first = next((line for line in cell.source.splitlines() if line.strip()), "empty")
     name = grade_id(cell) or one_line(first, 60)
     if not is_used(cell):
-        return [f"[ ] {name}: not run"]
+        return [f"[{at}] {name}: not run"]
     text = "\n".join(map(_text, cell.outputs))
     if is_check(cell):
         row = read_check(cell)
@@ -77,7 +71,7 @@ def _about(cell: NotebookNode) -> list[str]:
     shown = plain_text(text).splitlines()
     if len(shown) > _MOST_LINES:
         shown[_MOST_LINES:] = [f"and {len(shown) - _MOST_LINES} more lines"]
-    return [f"[{cell.execution_count or ' '}] {name}", *(f"      {line}" for line in shown)]
+    return [f"[{at}] {name}", *(f"      {line}" for line in shown)]
 
 
 def _text(output: NotebookNode) -> str:

@@ -1,17 +1,16 @@
 """Read the class and its groups from files, enter it into the gradebook, recognize its names.
 
-A Moodle worksheet may be in any language, so its columns are found by what they hold: a number for
-the assignment such as "Participant 815", the name, columns of ids, and the times. The months in
-these times are those of the language in which all times have the correct weekday. Canvas does not
-translate its headers. Its export of a group category (People, a group set, Export) has the columns
-name, canvas_user_id, user_id, login_id, sections, group_name, canvas_group_id and group_id. GitHub
-Classroom's roster has the columns identifier, github_username, github_id and name
-(https://docs.github.com/education, "Manage classroom rosters").
+A Moodle worksheet may be in any language. The months in its times are those of the language in
+which all times have the correct weekday. Canvas does not translate its headers. Its export of a
+group set has the columns name, canvas_user_id, user_id, login_id, sections, group_name,
+canvas_group_id and group_id. GitHub Classroom's roster has the columns identifier, github_username,
+github_id and name.
 """
 
 import contextlib
 import json
 import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -24,32 +23,27 @@ from babel.localedata import locale_identifiers
 from course_lib.grading.adapters.nbgrader import one_transaction
 from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 from course_lib.grading.exports.lms import IDS
-from course_lib.grading.exports.sheet import Sheet, key, listed, read_sheet
+from course_lib.grading.exports.sheet import key, listed, read_sheet
+from course_lib.grading.exports.worksheet import MODIFIED, in_english
 from course_lib.grading.intake.ordinary_files import one_line
 from course_lib.grading.intake.submissions import NOTEBOOK
 from course_lib.grading.intake.timestamps import parse_time
 from course_lib.workspace.errors import UsageError
 from course_lib.workspace.files import write_atomically
 
-# Each kind of roster: what it is, the headers that identify it, and the columns with student ids,
-# first the preferred one for a class that has none yet.
+# Each kind of roster: the headers that identify it, and the columns with student ids, first the
+# preferred one for a class that has none yet.
 _KINDS = {
-    "github": ("the roster of GitHub Classroom", ("github_username",), ("identifier",)),
-    "moodle": (
-        "the grading worksheet of this assignment, downloaded from Moodle",
-        ("Identifier", "Full name"),
-        ("ID number", "Username", "Email address"),
-    ),
-    "canvas": ("the gradebook that Canvas exports", ("ID", "Section"), IDS[:4]),
-    "gradescope": ("the table of grades of Gradescope", ("SID", "Email"), ("SID", "Email")),
-    "folder": ("a CSV file with ids", (), ("id", *IDS)),
+    "github": (("github_username",), ("identifier", "github_username")),
+    "moodle": (("Identifier", "Full name"), ("ID number", "Username", "Email address")),
+    "canvas": (("ID", "Section"), IDS[:4]),
+    "folder": ((), ("id", *IDS)),
 }
+_NEEDED = {"moodle": "the grading worksheet of this assignment", "canvas": "Canvas's gradebook"}
 _ELSEWHERE = {"canvas": ("ID",), "github": ("github_username",)}
 _NAMES = ("Student", "Full name", "First Name", "FirstName", "first_name")
 _NAMES += ("Last Name", "LastName", "last_name", "name")
 _MEMBERS = ("canvas_user_id", "login_id", "user_id", "student", "id", "email")
-_MODIFIED = "Last modified (submission)"
-_TIME = re.compile(r"\d{4}.*\d[:.]\d\d|\d[:.]\d\d.*\d{4}", re.DOTALL)
 Known = Mapping[str, str]  # student by the key of an id, address or number
 
 
@@ -71,12 +65,15 @@ def read_roster(path: Path, system: str | None, known: Known) -> tuple[str, list
 
     `system` is the kind that a download needs. A folder, or None for a class list, takes any.
     """
-    sheet = _in_english(read_sheet(path))
+    sheet = in_english(read_sheet(path))
     header = {name.strip() for name in sheet.header}
-    found = next(kind for kind, (_, heads, _) in _KINDS.items() if header.issuperset(heads))
-    kind = found if system in (None, "folder") else system
-    what, _, columns = _KINDS[kind]
-    modified = sheet.columns(_MODIFIED)[:1]
+    kind = next(kind for kind, (heads, _) in _KINDS.items() if header.issuperset(heads))
+    if system in _NEEDED and kind != system:
+        raise UsageError(
+            f"{path} is not {_NEEDED[system]}: download that and name it with --roster (its "
+            f"columns: {listed(sheet.header)})"
+        )
+    modified = sheet.columns(MODIFIED)[:1]
     times = _times(["".join(row[at].strip() for at in modified) for row in sheet.rows], path)
     people: dict[str, Person] = {}
     for row, time in zip(sheet.rows, times, strict=True):
@@ -87,54 +84,23 @@ def read_roster(path: Path, system: str | None, known: Known) -> tuple[str, list
         name, numbers = " ".join(cells(*_NAMES)), cells("Identifier") if kind == "moodle" else []
         elsewhere = cells(*_ELSEWHERE.get(kind, ()))
         of_files = elsewhere if kind == system == "canvas" else []  # as in the names of the files
-        ids = [*of_files, *cells(*columns, "github_username", "email")]
+        ids = [*of_files, *cells(*_KINDS[kind][1], "email")]
         person = person_of(ids, name, known, numbers)
         if person is None or name in ("Student, Test", "Test Student"):
             continue  # a row with maximum points, or Canvas's test student
         if kind == system == "moodle":
             of_files = re.findall(r"\d+$", numbers[0])
-        person = person._replace(
-            ids=of_files or person.ids,
-            time=time,
-            elsewhere="".join(elsewhere),
-            section=next(iter(cells("Section", "Group", "Groups")), ""),
-        )
+        section = next(iter(cells("Section", "Group", "Groups")), "")
+        about = {"time": time, "elsewhere": "".join(elsewhere), "section": section}
+        person = person._replace(ids=of_files or person.ids, **about)
         if people.setdefault(person.student, person) is not person:
             raise UsageError(f"{path} has two rows for {person.student!r}: correct one of them")
-    if kind != found or not people:
+    if not people:
         raise UsageError(
-            f"{path} is not {what}, with a column {', '.join(columns[:-1])} or {columns[-1]}: name "
-            f"that with --roster (its columns: {listed(sheet.header)})"
+            f"{path} has no student with an id: write id above the column of ids (its columns: "
+            f"{listed(sheet.header)})"
         )
     return kind, list(people.values())
-
-
-def _in_english(sheet: Sheet) -> Sheet:
-    """Give the columns of a Moodle worksheet in another language their English headers."""
-    columns = [[cell.strip() for cell in column] for column in zip(*sheet.rows, strict=True)]
-    numbers = (
-        [re.fullmatch(r"(\D*[^\W\d_]{3}\D*)(\d+)", cell) for cell in columns[0]] if columns else []
-    )
-    heads = {at: _MODIFIED for at, cells in enumerate(columns)
-             if all(cell in ("", "-") or _TIME.search(cell) for cell in cells)}  # fmt: skip
-    is_worksheet = len({found and found[1] for found in numbers}) == 1 and all(numbers) and heads
-    if sheet.columns("Identifier") or not is_worksheet or len(columns) < 5:
-        return sheet
-    # The first of such columns: a grader's time is in a later one, and either may be empty.
-    heads = {min(heads, key=lambda at: (not any(map(_TIME.search, columns[at])), at)): _MODIFIED}
-    names = ["ID number", "Username"]
-    for at, cells in enumerate(columns[2:], start=2):
-        given = [cell for cell in cells if cell]
-        if len({*given}) < len(given) or any(" " in cell for cell in given):
-            break  # the state of the submission
-        is_mail = bool(given) and all("@" in cell for cell in given)
-        if is_mail or (given and names):
-            heads[at] = "Email address" if is_mail else names.pop(0)
-    sheet.header = [heads.get(at, name) for at, name in enumerate(sheet.header)]
-    sheet.header[:2] = "Identifier", "Full name"
-    for row, found in zip(sheet.rows, numbers, strict=True):
-        row[0] = f"Participant {found[2]}" if found else row[0]
-    return sheet
 
 
 def _times(texts: Sequence[str], path: Path) -> list[datetime | None]:
@@ -208,8 +174,8 @@ def read_groups(path: Path, known: Known, people: Iterable[Person]) -> dict[str,
     at, ids = sheet.columns("group_name", "group"), sheet.columns(*_MEMBERS)
     if len(at) != 1 or not ids:
         raise UsageError(
-            f"{path} needs a column group or group_name, and a column {', '.join(_MEMBERS[:-1])} "
-            f"or {_MEMBERS[-1]} (its columns: {listed(sheet.header)})"
+            f"{path} needs a column group or group_name, and one of {', '.join(_MEMBERS)} (its "
+            f"columns: {listed(sheet.header)})"
         )
     everyone = dict(known)
     for one in people:
@@ -227,18 +193,18 @@ def enroll(course: ClassFolder, people: Collection[Person]) -> tuple[int, int]:
 
     What the gradebook knows about a student stays.
     """
-    new, sections = 0, course.noted("sections")
-    sections |= {one.student: one.section for one in people if one.section}
+    new, sections = 0, {one.student: one.section for one in people if one.section}
     if sections:
-        write_atomically(course.private / "sections.json", json.dumps(sections, indent=1))
+        text = json.dumps(course.noted("sections") | sections, indent=1)
+        write_atomically(course.private / "sections.json", text)
     with quiet_nbgrader(), course.gradebook() as gradebook, one_transaction(gradebook):
         known = {one.id: one for one in gradebook.students}
         for one in people:
             first, _, last = one.name.rpartition(" ")
             if "," in one.name:
                 last, _, first = one.name.partition(",")
-            about = {"first_name": first.strip(), "last_name": last.strip(), "email": one.email}
-            about |= {"lms_user_id": one.elsewhere}
+            about = {"first_name": first.strip(), "last_name": last.strip()}
+            about |= {"email": one.email, "lms_user_id": one.elsewhere}
             was = known.get(one.student)
             blank = {at: text for at, text in about.items() if text and not getattr(was, at, "")}
             gradebook.update_or_create_student(one.student, **blank)
@@ -250,17 +216,14 @@ def class_of(course: ClassFolder) -> list[Person]:
     """Return the students in the gradebook."""
     if not course.has_gradebook:
         return []
+    people = []
     with quiet_nbgrader(), course.gradebook() as gradebook:
-        return [
-            Person(
-                one.id,
-                " ".join(filter(None, (one.first_name, one.last_name))),
-                [*filter(None, (one.id, one.email, one.lms_user_id))],
-                email=one.email or "",
-                elsewhere=one.lms_user_id or "",
-            )
-            for one in gradebook.students
-        ]
+        for one in gradebook.students:
+            name = " ".join(filter(None, (one.first_name, one.last_name)))
+            email, elsewhere = one.email or "", one.lms_user_id or ""
+            ids = [*filter(None, (one.id, email, elsewhere))]
+            people.append(Person(one.id, name, ids, email=email, elsewhere=elsewhere))
+    return people
 
 
 def match_names(
@@ -274,9 +237,8 @@ def match_names(
     for one in people:
         kinds = dict.fromkeys([*one.ids, one.email.partition("@")[0]], "id") | {one.name: "name"}
         for label, kind in kinds.items():
-            words = frozenset(_words(label))
-            if len("".join(words)) > 2:
-                labels[words].add((one.student, kind))
+            if sum(map(str.isalnum, label)) > 2:
+                labels[frozenset(_words(label))].add((one.student, kind))
     meant = {}
     for name in names:
         text = f" {' '.join(_words(NOTEBOOK.sub('', name)))} "
@@ -290,4 +252,6 @@ def match_names(
 
 
 def _words(text: str) -> list[str]:
-    return re.findall(r"[^\W_]+", key(text))
+    """Return the words of a name without accents, where ue and ü are equal."""
+    plain = re.sub(r"[\u0300-\u036f]", "", unicodedata.normalize("NFKD", key(text)))
+    return re.findall(r"[^\W_]+", re.sub(r"([aou])e", r"\1", plain))

@@ -93,7 +93,7 @@ class Download:
         except _LeftOutError as error:
             self._leave_out(parts, *error.args)
         except Exception as error:
-            why = "is damaged or has a password"
+            why = "is damaged"
             if isinstance(error, OSError) and error.errno:
                 if error.errno in CONCERNS_ALL:
                     raise
@@ -137,6 +137,8 @@ class Download:
         size, most = member.file_size, MAX_ARCHIVE if is_archive else MAX_BYTES
         if member.external_attr >> 28 not in (0, 0o10):  # the file type on Unix
             raise _LeftOutError("is a link or no ordinary file")
+        if member.flag_bits & 1:
+            raise _LeftOutError("has a password")
         if size > most:
             why = f"has {size / 1e6:,.0f} MB, more than {most / 1e6:.0f}"
             raise _LeftOutError(why, "ask for it with its outputs cleared")

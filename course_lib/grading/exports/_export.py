@@ -39,7 +39,7 @@ def export(root: Path, request: ExportRequest) -> Outcome:
             "name it with --into FILE"
         )
     if request.to == "csv" and (request.into or request.match or request.columns):
-        raise ExportError("--into, --match and --map need --to canvas, moodle or gradescope")
+        raise ExportError("--into, --match and --map need --to canvas or moodle")
     course = ClassFolder(root)
     with quiet_nbgrader():
         people, lessons = _read_gradebook(course, request)
@@ -67,7 +67,9 @@ def _read_gradebook(
 ) -> tuple[list[tuple[str, ...]], list[GradedLesson]]:
     """Return each student's id, names and address, and the lessons with their headings."""
     if not course.has_gradebook:
-        raise ExportError(f"there is no gradebook {course.database}: course grade LESSON")
+        raise ExportError(
+            f"there is no gradebook {course.database} yet; grade first: course grade LESSON"
+        )
     with course.gradebook() as gradebook:
         people = [
             (one.id, one.last_name or "", one.first_name or "", one.email or "")

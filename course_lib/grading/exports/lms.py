@@ -1,12 +1,10 @@
-"""Find the gradebook's students and lessons in the files of Canvas, Moodle and Gradescope.
+"""Find the gradebook's students and lessons in the files of Canvas and Moodle.
 
 The sources of the column names are:
 
 - Canvas: lib/gradebook_exporter.rb and gradebook_importer.rb in github.com/instructure/canvas-lms.
 - Moodle: mod/assign/gradingtable.php, mod/assign/feedback/offline (worksheet) and grade/export/txt
   (gradebook) in github.com/moodle/moodle.
-- Gradescope publishes no list. These columns are read by github.com/cs161-staff/grades-py and
-  github.com/matthigger/gradescope_mean.
 """
 
 import re
@@ -17,16 +15,15 @@ from typing import NamedTuple
 
 from course_lib.grading.exports.request import ExportRequest, Groups
 from course_lib.grading.exports.sheet import Sheet, key, listed, parse_number, read_sheet
+from course_lib.grading.exports.worksheet import in_english
 from course_lib.grading.graded import GradedLesson
 from course_lib.workspace.errors import ExportError
 
 IDS = ("SIS Login ID", "SIS User ID", "Integration ID", "ID")  # Canvas
 IDS += ("Username", "ID number", "Email address", "Identifier")  # Moodle
-IDS += ("SID", "Email")  # Gradescope
 
 # The LMS, headers that identify its file, and the headers of an assignment and of its maximum. The
-# group in an assignment's header is its title ("" in a file of one assignment), which replaces {}
-# in the header of the maximum.
+# group in an assignment's header is its title, "" in a file of one assignment.
 KINDS = (
     ("canvas", ("ID", "Section"), r"(.*\S)\s*\(\d+\)", ""),
     ("moodle", ("Identifier", "Grade", "Maximum Grade"), "Grade()", "Maximum Grade"),
@@ -36,8 +33,6 @@ KINDS = (
         r"(?!(?:Course|Category) total\b)(?:[^:()]+:\s+)?(.*\S)\s+\(Real\)",
         "",
     ),
-    ("gradescope", ("SID", "Email", "Max Points"), "Total Score()", "Max Points"),
-    ("gradescope", ("SID", "Email"), "(.*)", "{} - Max Points"),
 )
 _FLAGS = re.IGNORECASE | re.DOTALL
 _POSTING = re.compile(r"\s*(Muted|Manual Posting.*)?\s*", _FLAGS)
@@ -69,8 +64,13 @@ class Layout:
 
 
 def read_layout(sheet: Sheet, request: ExportRequest) -> Layout:
-    """Find students and assignments in a file. Files in other languages need --match and --map."""
-    ids = [sheet.column(request.match)] if request.match else sheet.columns(*IDS)
+    """Find students and assignments in a file.
+
+    Moodle's worksheet may be in any language. Its gradebook in another language needs --match and
+    --map.
+    """
+    english = in_english(sheet)
+    ids = [sheet.column(request.match)] if request.match else english.columns(*IDS)
     # Canvas's rows "Points Possible" and "Manual Posting" belong to no student.
     maxima = [row for row in sheet.rows if "Points Possible" in row[0]]
     students = [
@@ -80,7 +80,7 @@ def read_layout(sheet: Sheet, request: ExportRequest) -> Layout:
     ]
     if not students:
         raise ExportError(f"{sheet.path} holds no students: download it again")
-    heads = [name.strip() for name in sheet.header]
+    heads = [name.strip() for name in english.header]
     kinds = [
         kind
         for kind in KINDS
@@ -88,7 +88,9 @@ def read_layout(sheet: Sheet, request: ExportRequest) -> Layout:
     ]
     kind = next((kind for kind in kinds if kind[0] == request.to), None)
     if kind is not None:
-        return Layout(sheet, students, ids, list(_assignments(sheet, maxima, *kind[2:])))
+        found = _assignments(english, maxima, *kind[2:])
+        named = [one._replace(name=sheet.header[one.column].strip()) for one in found]
+        return Layout(sheet, students, ids, named)
     if request.match and request.columns and not kinds:
         found = {name: sheet.column(name) for name in request.columns.values()}
         return Layout(sheet, students, ids, [Assignment(at, one, one) for one, at in found.items()])
@@ -107,7 +109,7 @@ def _assignments(
         title = re.fullmatch(assignment, name.strip(), _FLAGS)
         if title is None:
             continue
-        at = sheet.columns(maximum.format(title[1])) if maximum else []
+        at = sheet.columns(maximum) if maximum else []
         texts = [row[at[0]] for row in sheet.rows] if at else [row[column] for row in maxima]
         points = max(filter(None, map(parse_number, texts)), default=None)
         read_only = points is None and any(map(str.strip, texts))  # as Canvas marks totals

@@ -28,6 +28,7 @@ _OWN = "a cell of the student's own"
 _STRIPPED = "saved without cell data (Colab, Kaggle, Deepnote)"
 # A notebook without cell data gets one of these notices for each answer.
 _WITHOUT_DATA = ("deleted answer cell restored", f"answer found in {_OWN}")
+_CHECK_RESTORED = ": deleted check cell restored"
 Cells = Sequence[NotebookNode]
 
 
@@ -42,6 +43,10 @@ def rebuild(release: NotebookNode, submitted: Cells) -> tuple[NotebookNode, list
     if not any(map(grade_id, submitted)):
         kept = [notice for notice in notices if not notice.endswith(_WITHOUT_DATA)]
         notices = [_STRIPPED] * (len(kept) < len(notices)) + kept
+    checks = [notice for notice in notices if notice.endswith(_CHECK_RESTORED)]
+    if len(checks) > 1:
+        others = [notice for notice in notices if notice not in checks]
+        notices = [f"{len(checks)} deleted check cells restored", *others]
     return match.assemble(release), notices
 
 

@@ -21,11 +21,7 @@ from course_lib.workspace.files import write_atomically
 
 
 def extend(root: Path, lesson: str, student: str, until: str) -> str:
-    """Move one student's due date, and return a sentence about it.
-
-    Raises:
-        UsageError: the student, the date or the lesson's due date is not known.
-    """
+    """Move one student's due date, and return a sentence about it."""
     course = ClassFolder(root)
     try:
         moment = parse_time(until)
@@ -34,45 +30,40 @@ def extend(root: Path, lesson: str, student: str, until: str) -> str:
         why = error if isinstance(error, UnclearTimeError) else form
         raise UsageError(f"--to {one_line(until)!r} {why}") from error
     with quiet_nbgrader():
-        release = course.read_release(lesson)[1]
+        course.ensure_assignment(lesson, course.read_release(lesson)[1])
         with course.gradebook() as gradebook:
-            due = {one.name: one.duedate for one in gradebook.assignments}.get(lesson)
+            due = gradebook.find_assignment(lesson).duedate
             known = {one.id for one in gradebook.students}
-        if due is None:
-            raise UsageError(
-                f"{lesson} has no due date yet: nbgrader db assignment add {lesson} "
-                '--duedate="YYYY-MM-DD HH:MM UTC"'
-            )
-        if moment < due:
-            raise UsageError(
-                f"--to {moment:%Y-%m-%d %H:%M} UTC is before the due date of the class, "
-                f"{due:%Y-%m-%d %H:%M} UTC: name a later one"
-            )
-        known |= {folder.parent.name for folder in course.step("submitted").glob(f"*/{lesson}")}
-        if student not in known:
-            near = difflib.get_close_matches(student, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"nbgrader db student add {student}"
-            raise UsageError(f"there is no student {one_line(student)} here; {hint}")
-        course.ensure_assignment(lesson, release)  # the extension's row refers to its cells
-        extension = moment - due if moment > due else None
-        with course.gradebook() as gradebook:
+            known |= {folder.parent.name for folder in course.step("submitted").glob(f"*/{lesson}")}
+            if due is None:
+                raise UsageError(
+                    f"{lesson} has no due date yet: nbgrader db assignment add {lesson} "
+                    '--duedate="YYYY-MM-DD HH:MM UTC"'
+                )
+            of_class = f"{due:%Y-%m-%d %H:%M} UTC"
+            if moment < due:
+                raise UsageError(
+                    f"--to {moment:%Y-%m-%d %H:%M} UTC is before the due date of the class, "
+                    f"{of_class}: name a later one"
+                )
+            if student not in known:
+                near = difflib.get_close_matches(student, known, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"nbgrader db student add {student}"
+                raise UsageError(f"there is no student {one_line(student)} here; {hint}")
             gradebook.update_or_create_student(student)
-            gradebook.update_or_create_submission(lesson, student, extension=extension)
-    given = course.noted(f"extensions/{lesson}")
-    given.pop(student, None)
-    of_class = f"{due:%Y-%m-%d %H:%M} UTC"
-    said = f"{student}: {lesson} is due with the class again, {of_class}"
-    if extension is not None:
-        zone = _zone_of(course, until)
-        local, due_there = (one.replace(tzinfo=UTC).astimezone(zone) for one in (moment, due))
-        clock = (local - due_there).total_seconds()  # within one zone, Python subtracts clock times
-        given[student] = {"zone": zone.key, "clock": clock, "extension": extension.total_seconds()}
-        said = (
-            f"{student}: {lesson} is due {moment:%Y-%m-%d %H:%M} UTC, and {of_class} "
-            f"for the class; now or later: course grade {lesson}"
-        )
+            gradebook.update_or_create_submission(lesson, student, extension=moment - due or None)
+    zone, given = _zone_of(course, until), course.noted(f"extensions/{lesson}")
+    local, due_there = (one.replace(tzinfo=UTC).astimezone(zone) for one in (moment, due))
+    clock = (local - due_there).total_seconds()  # within one zone, Python subtracts clock times
+    extension = (moment - due).total_seconds()
+    given[student] = {"zone": zone.key, "clock": clock, "extension": extension}
     write_atomically(course.private / f"extensions/{lesson}.json", json.dumps(given, indent=1))
-    return said
+    if moment == due:
+        return f"{student}: {lesson} is due with the class again, {of_class}"
+    return (
+        f"{student}: {lesson} is due {moment:%Y-%m-%d %H:%M} UTC, and {of_class} for the class; "
+        f"now or later: course grade {lesson}"
+    )
 
 
 def follow_due_date(root: Path, lesson: str) -> list[str]:
@@ -137,13 +128,8 @@ def open_lessons(root: Path, given: Iterable[str], solved: Iterable[str]) -> dic
     """Return the lessons among `solved` that are open, each with the reason.
 
     A lesson is open until its due date has passed for everyone, extensions included. A lesson
-    without a due date is open if it is handed out now. It is also open if it was handed out before
-    and submitted/ holds no work for it yet.
-
-    Args:
-        root: the class folder.
-        given: the lessons that are handed out now. Zips in bundles/ hold the earlier ones.
-        solved: the lessons whose solutions are handed out.
+    without a due date is open if it is `given`, which means handed out now. It is also open if a
+    zip in bundles/ was handed out before and submitted/ holds no work for it yet.
     """
     course, dues, found = ClassFolder(root), {}, {}
     if course.has_gradebook:

@@ -43,8 +43,8 @@ def run(root: Path, pytest_args: Sequence[str] = (), *, everything: bool = False
     """
     everything = everything or bool(os.environ.get("CI"))
     quick = ["-m", "not slow"]
-    # Slow tests often wait for other processes, so three workers keep two cores busy.
-    tests = [*WORKERS, "3", "tests"] if everything else [*WORKERS, "2", "tests", *quick]
+    # Slow tests often wait for other processes, so four workers keep two cores busy.
+    tests = [*WORKERS, "4", "tests"] if everything else [*WORKERS, "2", "tests", *quick]
     numeric = sorted(map(str, root.glob("tests/test_attention_*.py")))
     notebooks = sorted(map(str, root.glob("solutions/*/*.ipynb")))
     if everything and not pytest_args and not os.environ.get("CI"):  # CI downloads the models

@@ -92,6 +92,13 @@ def test_a_single_minute_or_point_is_in_the_singular(release):
     assert not re.search(r"\b1 (points|minutes)\b", facts)
 
 
+def test_no_year_at_the_beginning_of_a_line_becomes_a_numbered_list(release):
+    texts = [cell.source for cell in release[1].values() if cell.cell_type == "markdown"]
+    assert [
+        line for text in texts for line in text.splitlines() if re.match(r" *\d{3,}\. ", line)
+    ] == []
+
+
 def test_lesson_10_leaves_the_matrix_of_the_first_head_to_the_reader(course):
     slug = "10_language_model"
     files = release_files(course, slug, nbformat.writes(assemble(course, slug)[0]))

@@ -143,7 +143,8 @@ def lab(context: typer.Context) -> None:
             if stop.code in (0, None):
                 raise
             why = said.getvalue().strip().rpartition("error: ")[2] or "see jupyter lab --help"
-            raise typer.BadParameter(f"JupyterLab says: {why}", ctx=context) from None
+            given = " ".join(context.args)
+            raise typer.BadParameter(f"JupyterLab rejects {given}: {why}", ctx=context) from None
         sys.stderr.write(said.getvalue())
         for name in logging.root.manager.loggerDict:  # Jupyter has created its loggers by now
             for handler in logging.getLogger(name).handlers:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from statistics import median_low
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,7 +34,9 @@ RECORDED = "The end of the training. You can play all of it in JupyterLab or on 
 
 
 class TimeLeft:
-    """The time left in a training run, if the remaining steps are like the latest ones.
+    """The time left in a training run, if the remaining steps take the median of the latest ones.
+
+    The first step takes much longer, because PyTorch prepares its kernels.
 
     Call `go_on` when a step begins and `step` when it has ended.
     """
@@ -51,7 +54,7 @@ class TimeLeft:
         """Note that a step has ended, and return the time left in words."""
         self.remaining -= 1
         self.latest.append(time.perf_counter() - self.begun)
-        seconds = self.remaining * sum(self.latest) / len(self.latest)
+        seconds = self.remaining * median_low(self.latest)
         if seconds < 90:
             return f"about {seconds:.0f} s left"
         return f"about {seconds / 60:.0f} min left"

@@ -448,6 +448,6 @@ assert counts[0][0] > 160 and counts[1][0] < 40 and 130 < counts[1][1] < 200
 #   Translate*, 2014. <https://arxiv.org/abs/1409.0473>
 # - K. Cho and others, *On the Properties of Neural Machine Translation: Encoder–Decoder
 #   Approaches*, 2014. <https://arxiv.org/abs/1409.1259>
-# - I. Sutskever, O. Vinyals and Q. V. Le, *Sequence to Sequence Learning with Neural Networks*,
-#   2014. <https://arxiv.org/abs/1409.3215>
+# - I. Sutskever, O. Vinyals and Q. V. Le, *Sequence to Sequence Learning with Neural
+#   Networks*, 2014. <https://arxiv.org/abs/1409.3215>
 # - A. Vaswani and others, *Attention Is All You Need*, 2017. <https://arxiv.org/abs/1706.03762>

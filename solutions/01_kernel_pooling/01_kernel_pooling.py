@@ -651,8 +651,8 @@ check("01_kernel_pooling")
 # %% [markdown]
 # ## References
 #
-# - E. A. Nadaraya, *On estimating regression*, Theory of Probability and its Applications 9(1),
-#   1964. <https://doi.org/10.1137/1109020>
+# - E. A. Nadaraya, *On estimating regression*, Theory of Probability and its Applications
+#   9(1), 1964. <https://doi.org/10.1137/1109020>
 # - G. S. Watson, *Smooth regression analysis*, Sankhyā A 26(4), 1964.
 #   <https://www.jstor.org/stable/25049340>
 # - Y.-H. H. Tsai and others, *Transformer Dissection: A Unified Understanding of Transformer's

@@ -765,5 +765,5 @@ check("07_bug_hunt")
 #
 # ## References
 #
-# - M. T. Ribeiro and others, *Beyond Accuracy: Behavioral Testing of NLP Models with CheckList*,
-#   2020. <https://arxiv.org/abs/2005.04118>
+# - M. T. Ribeiro and others, *Beyond Accuracy: Behavioral Testing of NLP Models with
+#   CheckList*, 2020. <https://arxiv.org/abs/2005.04118>

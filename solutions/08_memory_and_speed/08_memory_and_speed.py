@@ -564,8 +564,8 @@ check("08_memory_and_speed")
 # - T. Dao and others, *FlashAttention: Fast and Memory-Efficient Exact Attention with
 #   IO-Awareness*, 2022.
 #   <https://arxiv.org/abs/2205.14135>
-# - T. Dao, *FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning*,
-#   2023. <https://arxiv.org/abs/2307.08691>
+# - T. Dao, *FlashAttention-2: Faster Attention with Better Parallelism and Work
+#   Partitioning*, 2023. <https://arxiv.org/abs/2307.08691>
 # - PyTorch,
 #   [`scaled_dot_product_attention`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html)
 #   and [*Extending PyTorch*](https://docs.pytorch.org/docs/stable/notes/extending.html).

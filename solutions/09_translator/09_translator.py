@@ -866,8 +866,8 @@ save_translator(yours, training, "my_translator.html")
 # %% [markdown]
 # ## References
 #
-# - I. Sutskever, O. Vinyals and Q. V. Le, *Sequence to Sequence Learning with Neural Networks*,
-#   2014. <https://arxiv.org/abs/1409.3215>
+# - I. Sutskever, O. Vinyals and Q. V. Le, *Sequence to Sequence Learning with Neural
+#   Networks*, 2014. <https://arxiv.org/abs/1409.3215>
 # - D. Bahdanau, K. Cho and Y. Bengio, *Neural Machine Translation by Jointly Learning to Align and
 #   Translate*, 2014. <https://arxiv.org/abs/1409.0473>
 # - A. Vaswani and others, *Attention Is All You Need*, 2017. <https://arxiv.org/abs/1706.03762>

@@ -48,24 +48,7 @@ function stack(svg) {
   if (!(least * size[0] > room)) svg.parentElement.removeAttribute("tabindex");
 }
 
-// A picture that scrolls fades at the edges beyond which there is more of it.
-function fade(svg, box = svg.parentElement) {
-  const paint = () => {
-    const [left, right] = [box.scrollLeft, box.scrollLeft + box.clientWidth];
-    const end = (more) => (more ? "transparent" : "#000");
-    svg.style.maskImage = `linear-gradient(90deg, ${end(left > 2)} ${left}px, #000 ${left + 40}px
-      ${right - 40}px, ${end(right < box.scrollWidth - 2)} ${right}px)`;
-  };
-  box.addEventListener("scroll", paint);
-  new ResizeObserver(paint).observe(box);
-}
-
 for (const still of document.querySelectorAll("figure.course-figure > img.still")) {
   const source = decodeURIComponent(still.src.slice(still.src.indexOf(",") + 1));
-  const svg = picture(source, still.alt);
-  still.replaceWith(svg);
-  const lit = svg.querySelector(".lit"); // a strip that scrolls begins near the part it is about
-  const left = (element) => element.getBoundingClientRect().left;
-  if (svg.parentElement.tabIndex === 0) fade(svg);
-  if (lit) svg.parentElement.scrollLeft = left(lit) - left(svg) - 90;
+  still.replaceWith(picture(source, still.alt));
 }

@@ -53,7 +53,7 @@ TITLES = {
     "running numbers": "Three running numbers replace the whole row of scores",
     "tiles": "Only one tile of scores is stored at a time",
     "recomputed": "Recomputing the scores makes memory grow with n instead of n²",
-    "translator": "The decoder reads what the encoder made by cross-attention",
+    "translator": "By cross-attention, the decoder reads what the encoder made",
     "teacher forcing": "In training, the decoder reads the correct words so far",
     "stream": "Norms and a feed-forward network complete the block",
     "decoder block": "A decoder block looks at its own words, and then at the source",

@@ -530,7 +530,8 @@ lost = -torch.stack(changes, dim=1).cpu()  # (4 words, 27 letters)
 for word, weight, loss in zip(words, weights, lost, strict=True):
     most = weight.argmax()
     print(f"{word}: weight {weight[most]:.2f} on letter {most}, lost {loss[most]:.2f} nats")
-maps, heads = torch.stack([weights, lost.clamp(0, 1)]), ["weights", "log-probability lost"]
+maps = torch.stack([weights, lost.clamp(0, 1)])
+heads = ["weights", f"lost, at most {lost.max():.2f} nats"]
 plotting.show(plotting.attention(maps, words, numeral, heads=heads), key="effect of a letter")
 assert words == ["seven", "hundred", "forty", "three"]
 assert lost[range(4), weights.argmax(dim=1)].min() < 0.2

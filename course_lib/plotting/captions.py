@@ -19,7 +19,7 @@ TITLES = {
     "mask in the map": "A mask removes keys before the softmax divides the weight",
     "five masks": "Padding removes columns, and a causal mask leaves a staircase",
     "two gradients": "Adding minus infinity leaves nan in the gradient, and masked_fill does not",
-    "masked by hand": "The weight of a masked key goes to the other keys of its row",
+    "masked by hand": "The weight of a masked key goes to the keys of its row that are left",
     "batches": "A batch adds a leading axis to every tensor",
     "turned keys": "A transpose keeps each key whole, and a reshape mixes keys",
     "quadratic": "Scores grow with the square of the words, and their inputs only in proportion",

@@ -119,7 +119,7 @@ def lines(
         place = data[name].tolist().index(extreme(data[name].tolist()))
         at, y = across[place], data[name][place]
         axes.plot([at], [y], "o", color=INK, markersize=11, fillstyle="none", label="_mark")
-        axes.annotate(f"{number(y)} at {number(at)}", (at, y), (0, 10), fontsize=9, ha="center",
+        axes.annotate(f"{number(y)} at {number(at)}", (at, y), (0, 16), fontsize=9, ha="center",
                       textcoords="offset points")  # fmt: skip
     name_ends(axes)
     words = [curve_sentence(name, across, values, log=log_y) for name, values in data.items()]

@@ -11,10 +11,11 @@ function picture(source, alt) {
   return svg;
 }
 
-// On a narrow page, panels that stand side by side are stacked, each a window on the picture.
+// Where panels side by side have no room, they are stacked, each a window on the picture.
 function stack(svg) {
   const room = svg.parentElement?.clientWidth;
-  const narrow = room < NARROW;
+  svg.least ??= parseFloat(svg.style.minWidth) || 0;
+  const narrow = room < Math.max(NARROW, svg.least);
   if (!room || narrow === Boolean(svg.whole)) return;
   const names = ["viewBox", "width", "height", "style"];
   if (!narrow) {

@@ -149,9 +149,8 @@ def stepper(
 
 def _figure(picture: str, plot: Plot, *, marks: str = "") -> str:
     if plot.title:
-        look = "margin:0 0 4px;position:sticky;left:0"
-        title = f'<p class="title" style="{look}"><b>{html.escape(plot.title)}</b></p>'
-        picture = title + picture
+        look, title = "margin:0 0 4px;position:sticky;left:0", html.escape(plot.title)
+        picture = f'<p class="title" style="{look}"><b>{title}</b></p>{picture}'
     words = f"<figcaption>{html.escape(plot.caption)}</figcaption>" if plot.caption else ""
     if plot.table is not None:
         count, step = len(plot.table.rows), _every(plot.table)

@@ -238,7 +238,7 @@ class Watch:
             else:
                 self._handle.update(HTML(shown))
         elif done:
-            put(frame.alt, lambda: figure_html(self.player()))
+            put(frame.words, lambda: figure_html(self.player()))
         elif sys.stderr.isatty():
             print(f"\r\033[K{left}. {frame.alt}"[:200], end="", file=sys.stderr, flush=True)
 

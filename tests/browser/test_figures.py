@@ -120,6 +120,9 @@ def test_a_strip_goes_on_in_further_lines_on_a_phone_and_nothing_is_cut_off(page
     assert box["x"] >= 0 and box["x"] + box["width"] <= 360 and box["height"] > 9
     page.set_viewport_size({"width": 1280, "height": 700})
     page.locator("figure > svg > svg").first.wait_for(state="detached")
+    page.set_viewport_size({"width": 600, "height": 700})  # not a phone, but too narrow for a line
+    page.locator("figure > svg > svg").nth(2).wait_for(state="attached")
+    assert figure.evaluate("figure => figure.scrollWidth - figure.clientWidth") <= 0
 
 
 def test_what_a_control_moves_can_be_dragged_in_the_picture(page):

@@ -32,7 +32,9 @@ DRAWN: dict[str, Callable[[], Plot]] = {
     "heatmap": lambda: plotting.heatmap(_WEIGHTS),
     "heatmap_grid": lambda: plotting.heatmap_grid({"a": _WEIGHTS, "b": _WEIGHTS}),
     "kernel_fits": lambda: plotting.kernel_fits(_X, np.sin(_X), _X, {"fit": np.sin(_X)}),
-    "lines": lambda: plotting.lines(_X, {"a": _X, "b": -_X}, x_label="x", y_label="y"),
+    "lines": lambda: plotting.lines(
+        _X, {"a": _X, "b": -_X}, x_label="x", y_label="y", mark={"a": max}
+    ),
     "live_induction": induction_demo,
     "live_translator": trained.live_translator,
     "mask_gallery": lambda: plotting.mask_gallery({"causal": np.tri(5, dtype=bool)}),
@@ -44,5 +46,5 @@ DRAWN: dict[str, Callable[[], Plot]] = {
     "training_moment": lambda: plotting.training_moment(
         [3.0, 2.0, 1.0], 9, plotting.Guess(["forty", "three"], np.eye(2, 14)), "dreiundvierzig"
     ),
-    "verdicts": lambda: plotting.verdicts({"a": {"trains": True, "masks": False}}, title="tests"),
+    "verdicts": lambda: plotting.verdicts({"a": {"trains": True, "masks": False}}),
 }

@@ -1,5 +1,6 @@
 """The figures draw and describe their data correctly."""
 
+import ast
 import base64
 import functools
 import gzip
@@ -73,7 +74,7 @@ def test_words_in_figures_are_text_and_the_alt_text_ends_a_sentence(plot):
 
 
 def test_words_keep_their_decimals():
-    figure = curves([0, 1], [1, 2], [2, 1], title="0.001 h or 0.12345 nats")
+    figure = plotting.lines([0, 1], {"a": [1, 2]}, x_label="0.001 h or 0.12345 nats", y_label="y")
     assert {"0.001 h or 0.12345 nats"} <= set(re.findall(r">([^<>]+)<", figure.svg))
 
 
@@ -177,6 +178,9 @@ def test_cells_hold_their_numbers_up_to_eight_by_eight_unless_they_are_masked():
     assert cell_texts(plotting.heatmap(np.eye(9))) == []
     leaking = plotting.heatmap([[1.0, 0.0], [0.7, 0.3]], mask=[[True, False], [True, False]])
     assert cell_texts(leaking)[:4] == ["1.00", "", "0.70", "0.30"]
+    narrow = np.tile([10.6, -0.5, 0.25, 1.0], (8, 2))
+    small = plotting.heatmap_grid({"a": narrow, "b": narrow}, limits=None)
+    assert cell_texts(small)[:4] == ["10.60", "-.50", ".25", "1.00"]
 
 
 def test_masked_cells_are_hatched_and_axes_are_named():
@@ -219,20 +223,44 @@ def picture_of(page):
     return unquote(source)
 
 
-def test_show_finds_the_words_of_a_lesson_by_their_key(shown, monkeypatch):
-    monkeypatch.setitem(captions.ALTS, "rows", "three rows")
+def test_show_finds_the_title_of_a_lesson_by_its_key(shown, monkeypatch):
+    monkeypatch.setitem(captions.TITLES, "rows", "three < four rows")
     plot = replace(plotting.heatmap(WEIGHTS), caption="x < y")
     plotting.show(plot, key="rows")
-    assert shown[0]["text/plain"] == "three rows"
+    assert shown[0]["text/plain"] == f"three < four rows. {plot.alt}"
+    assert re.search(
+        r"<figure [^>]*><p [^>]*><b>three &lt; four rows</b></p><img", shown[0]["text/html"]
+    )
     assert "<figcaption>x &lt; y</figcaption>" in shown[0]["text/html"]
     plotting.show(plot)
     assert shown[1]["text/plain"] == plot.alt
+    assert "<b>" not in shown[1]["text/html"]
 
 
-def test_lessons_use_exactly_the_alt_texts_that_have_a_key():
-    texts = "".join(path.read_text() for path in SOLUTIONS.glob("*/*.py"))
-    used = set(re.findall(r'\bkey="([^"]+)"\)', texts))
-    assert used == set(captions.ALTS)
+def test_every_figure_of_a_lesson_has_a_title():
+    used = set()
+    for path in SOLUTIONS.glob("*/*.py"):
+        for call in ast.walk(ast.parse(path.read_text())):
+            words = ast.unparse(call) if isinstance(call, ast.Call) else ""
+            if words.startswith(("plotting.show(", "plotting.interactive(")):
+                keys = [part.value.value for part in call.keywords if part.arg == "key"]
+                titled = ("title=title", "bottleneck()", "password_figure")  # with their own
+                assert len(keys) == 1 or any(each in words for each in titled), words
+                used.update(keys)
+    assert used == set(captions.TITLES)
+    assert all(title[0].isupper() and not title.endswith(".") for title in captions.TITLES.values())
+
+
+@pytest.mark.slow
+def test_titles_change_with_the_controls(shown):
+    def drawn(exponent):
+        return replace(draw_power(exponent), title=f"to the power of {exponent}")
+
+    plotting.interactive(drawn, exponent=[1, 2])
+    assert shown[0]["text/plain"].startswith("to the power of 1. ")
+    data = json.loads(re.search(r'class="live">(.*?)</script>', shown[0]["text/html"], re.S)[1])
+    frames = json.loads(gzip.decompress(base64.b64decode(data["frames"])))
+    assert [frame["title"] for frame in frames] == ["to the power of 1", "to the power of 2"]
 
 
 def draw_power(exponent, name="x"):

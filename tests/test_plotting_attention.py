@@ -58,7 +58,7 @@ def words_in(plot):
     ],
 )  # fmt: skip
 def test_alt_says_where_queries_and_heads_look(weights, names, options, said):
-    assert said in plotting.attention(weights, *names, **options).alt
+    assert said in plotting.attention(weights, *names, **options).words
 
 
 @pytest.mark.parametrize(
@@ -82,10 +82,10 @@ def test_alt_of_many_queries_names_the_pattern_and_the_mask(scores, pattern):
 
 
 def test_still_picture_holds_words_of_every_head_and_small_maps_from_four_rows_on():
-    plot = plotting.attention(torch.stack([WEIGHTS, WEIGHTS.flip(1)]), WORDS, KEYS, title="T")
+    plot = plotting.attention(torch.stack([WEIGHTS, WEIGHTS.flip(1)]), WORDS, KEYS)
     words = words_in(plot)
     assert [words.count(word) for word in (*WORDS, *KEYS)] == [2] * 5  # once a head
-    assert {"T", "head 0", "head 1"} <= set(words)
+    assert {"keys", "queries", "head 0", "head 1"} <= set(words)
     for count, expected in ((3, 0), (4, 2)):
         plot = plotting.attention(np.stack([np.eye(count)] * 2), "abcd"[:count], "abcd"[:count])
         assert len(elements(plot.svg, "image")) == expected
@@ -109,9 +109,10 @@ def test_letters_run_from_left_to_right_and_long_words_wrap_into_lines():
 
 def test_a_narrow_picture_wraps_words_of_different_lengths_and_fits_a_phone():
     names = ["password", "is", *"7K2QX9.", "please", "write", "the", "password", "again", *"7K2Q"]
-    plot = plotting.attention(np.eye(len(names)), names, names, title="T", width=360)
-    width = float(re.findall(r'width="(\d+)"', plot.svg)[0])
-    assert width <= 360 and "min-width" not in plot.svg
+    plot = plotting.attention(np.eye(len(names)), names, names, sides=("r", "w"), width=400)
+    assert {"r", "w"} <= set(words_in(plot)) and "min-width" not in plot.svg
+    width = float(re.findall(r'viewBox="0 0 (\d+)', plot.svg)[0])
+    assert width <= 400 < float(re.findall(r'width="(\d+)"', plot.svg)[0])
     boxes = [box for box in elements(plot.svg, "rect") if box.get("rx")]
     places = [[float(box.get(name)) for name in ("x", "y", "width")] for box in boxes]
     assert all(x >= 58 and x + wide <= width for x, _, wide in places)

@@ -66,7 +66,7 @@ def test_gaps_are_hatched_and_cells_carry_numbers_and_owners():
     written = texts(plotting.cell_origins(BLOCKS, owner="head"), 1)
     assert {"head 0", "head 1"} <= set(written)
     assert written.count("h0") == written.count("h1") == 6
-    assert texts(plotting.verdicts(VERDICTS, title="T")) == ["yes", "yes", "no", "yes", "no", "no"]
+    assert texts(plotting.verdicts(VERDICTS)) == ["yes", "yes", "no", "yes", "no", "no"]
 
 
 # --- lesson 04: the cube of features -------------------------------------------------------

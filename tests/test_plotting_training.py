@@ -64,7 +64,9 @@ def test_the_page_plays_the_recorded_moments(pages):
     for step in range(1, 201):
         watch(step, 1 / step)
     [(words, page)] = pages
-    assert words.startswith("Step 200 of 200, loss 0.01.")
+    title, _, alt = words.partition(". ")
+    assert title == "While the loss falls, each word finds its letters"
+    assert alt.startswith("Step 200 of 200, loss 0.01.")
     data = json.loads(re.search(r'class="live">(.*?)</script>', page, re.S)[1])
     frames = json.loads(gzip.decompress(base64.b64decode(data["frames"])))
     assert data["plays"] and 30 <= len(frames) <= 40
@@ -78,7 +80,9 @@ def test_scores_are_drawn_as_curves_up_to_each_moment(pages):
     for step in range(1, 201):
         watch(step, 1 / step)
     [(words, page)] = pages
-    assert words.startswith("Step 200 of 200, loss 0.01; first 0.25, second ")
+    title, _, alt = words.partition(". ")
+    assert title == "While the loss falls, the heads learn where to look"
+    assert alt.startswith("Step 200 of 200, loss 0.01; first 0.25, second ")
     data = json.loads(re.search(r'class="live">(.*?)</script>', page, re.S)[1])
     frames = json.loads(gzip.decompress(base64.b64decode(data["frames"])))
     for i, frame in enumerate(frames):

@@ -17,10 +17,7 @@ const STYLE = `
 ~ { font-size: 14px; line-height: 1.3; max-width: 1000px; }
 ~ svg { display: block; overflow: visible; font-family: inherit; }
 ~ p { margin: 4px 0; }
-~ .top { display: flex; flex-wrap: wrap; gap: 4px 16px; align-items: center;
-  justify-content: space-between; }
-~ .title { font-weight: bold; margin: 0; }
-~ .tabs { display: flex; width: auto; margin-left: auto; }
+~ .tabs { display: flex; width: fit-content; margin-left: auto; }
 ~ [role=tab] { font: inherit; font-size: 12px; color: inherit; cursor: pointer;
   background: none; border: 0; border-bottom: 2px solid transparent; padding: 3px 8px;
   min-height: 24px; }
@@ -71,9 +68,9 @@ const STYLE = `
 ~ :focus-visible { outline: 2px solid currentColor; outline-offset: 1px; }
 @media (max-width: 600px) {
   ~ .arcs { grid-template-columns: minmax(0, 1fr); }
-  ~ .side { display: none; }
+  ~ .side { line-height: 1.3; }
+  ~ .side.query { order: 1; }
   ~ .gap { height: 84px; }
-  ~ .head svg { width: 56px; height: auto; }
   ~ .words [role=option] { font-size: 15px; padding: 0 3px; }
 }
 @media (forced-colors: active) {
@@ -119,7 +116,7 @@ function still() {
 // is called with every other one. `pick` is called with a key that is clicked, or on which Enter or
 // the space bar is pressed.
 function viewer(figure, {
-  title, queries, keys, heads, note, scale, numbers, colors, alt, put, head = 0,
+  queries, keys, heads, note, scale, numbers, colors, alt, put, head = 0,
   chosen = () => {}, sides = { query: "queries", key: "keys" }, pick,
 }) {
   const [rows, columns] = [queries.shown.length, keys.shown.length];
@@ -142,13 +139,13 @@ function viewer(figure, {
   const map = heatMap({ cell: Math.min(30, 760 / Math.max(rows, columns)), words: true });
   const mapPanel = make("div", { role: "tabpanel", "aria-label": "Map", class: "scrolls",
     tabindex: 0 }, map.svg);
-  const small = rows < 4 ? [] : heads.map(() => heatMap({ cell: 72 / Math.max(rows, columns) }));
+  const small = rows < 4 ? [] : heads.map(() => heatMap({
+    cell: (innerWidth > 600 ? 72 : 56) / Math.max(rows, columns) }));
   const said = make("p", { class: "said" });
   const panels = make("div", {}, arcs, mapPanel);
-  const top = make("div", { class: "top" }, make("p", { class: "title" }, title ?? ""), tabs());
   const picked = picker();
   const root = make("div", { class: "course-attention", role: "group",
-    "aria-label": title ?? "Attention" }, make("style", {}, STYLE), top, picked.list, panels, said,
+    "aria-label": "Attention" }, make("style", {}, STYLE), tabs(), picked.list, panels, said,
     make("p", { class: "note" }, note));
   for (const [name, color] of Object.entries(colors)) root.style.setProperty(`--${name}`, color);
   listen();
@@ -394,6 +391,7 @@ function viewer(figure, {
     const [left, top] = room ? [letters(queries), letters(keys)] : named ? [18, 18] : [0, 0];
     const [wide, high] = [columns * cell, rows * cell];
     const size = { width: left + wide + 1, height: top + high + 1 };
+    const shown = named ? size : { ...size, height: Math.max(size.height, 32) }; // few rows are stretched
     const inside = draw("g", { transform: `scale(${cell})` });
     const marks = draw("g", { fill: "none", "stroke-width": named ? 2 : 1 });
     const edge = draw("rect", { width: wide, height: high, fill: "transparent",
@@ -402,8 +400,8 @@ function viewer(figure, {
       "font-size": 10, "pointer-events": "none" });
     const place = draw("g", { transform: `translate(${left} ${top})` }, inside, edge, numbersOf,
       marks);
-    const svg = draw("svg", { viewBox: `0 0 ${size.width} ${size.height}`, ...size,
-      "aria-hidden": true, class: named ? "map" : "" }, place);
+    const svg = draw("svg", { viewBox: `0 0 ${size.width} ${size.height}`, ...shown,
+      preserveAspectRatio: named ? "xMidYMid" : "none", "aria-hidden": true, class: named ? "map" : "" }, place);
     if (named) {
       svg.style.minWidth = `${0.9 * size.width}px`; // its words keep 9 pixels
       name();

@@ -19,7 +19,7 @@ from course_lib.plotting.colors import KEY, PLAIN, WEIGHT, of_values, rgb
 from course_lib.plotting.figures import ROWS_SHOWN, Live, Plot, Table
 from course_lib.plotting.svg import drawing, element, source_of, text
 
-WIDTH = 800  # including the names of both sides
+WIDTH, PHONE = 800, 400  # including the names of both sides
 SIDE = 58  # width for these names
 LINE, GAP = 46, 110  # heights of a line of boxes with numbers, and of the arcs
 BOX, SMALLEST_BOX, LARGEST_BOX = 30, 21.0, 34.0
@@ -45,6 +45,7 @@ def attention(
     mask: Any = None,
     title: str | None = None,
     heads: Sequence[str] | None = None,
+    sides: tuple[str, str] = ("keys", "queries"),
     width: float = WIDTH,
 ) -> Plot:
     """Draw the keys in a row, the queries below, and an arc for each weight.
@@ -63,15 +64,16 @@ def attention(
             by default.
         mask: True = may attend, broadcastable to the weights of all heads. Other cells are hatched
             and have no arc.
-        title: a line above.
+        title: the message, above.
         heads: a name for each head; "head 0" and so on by default.
-        width: the largest width of the still picture, in pixels. Up to 360 fit a phone.
+        sides: the names of the two sides, the keys' first.
+        width: the largest width of the still picture. Up to 400 fit a phone.
 
     Raises:
         ValueError: if shapes, names and numbers do not fit each other, a weight is nan or not
             between 0 and 1, or there are more than 60 queries or keys or 12 heads.
     """
-    shown = read(weights, queries, keys, mask=mask, title=title, heads=heads)
+    shown = read(weights, queries, keys, mask=mask, heads=heads)
     num_heads, num_queries, _ = shown.weights.shape
     rows = []  # of the data table: for all heads if they are few, else for the first
     for head in range(num_heads if num_heads * num_queries <= ROWS_SHOWN else 1):
@@ -81,7 +83,7 @@ def attention(
             rows.append([before + name, *("masked" if m else f"{w:.2f}" for w, m in pairs)])
     levels = np.where(shown.masked, MASKED, np.rint(shown.weights * LEVELS).astype(int))
     data = {
-        "title": shown.title,
+        "sides": {"key": sides[0], "query": sides[1]},
         "note": " ".join(note(shown)),
         "queries": shown.queries._asdict(),
         "keys": shown.keys._asdict(),
@@ -92,7 +94,8 @@ def attention(
         "colors": colors.ROLES,
     }
     table = Table(["query", *shown.keys.said], rows)
-    return Plot(_picture(shown, width), sentence(shown), table, live=Live("attention", data))
+    live, picture = Live("attention", data), _picture(shown, width, sides)
+    return Plot(picture, sentence(shown), table, live=live, title=title or "")
 
 
 def in_digits(numbers: np.ndarray) -> str:
@@ -100,29 +103,26 @@ def in_digits(numbers: np.ndarray) -> str:
     return "".join(DIGITS[n // 64] + DIGITS[n % 64] for n in numbers.flat)
 
 
-def _picture(shown: Attention, most: float) -> str:
+def _picture(shown: Attention, most: float, names: tuple[str, str]) -> str:
     """Draw the arcs of the first head, and small maps of all heads if they have enough rows."""
-    many, with_maps = len(shown.heads) > 1, shown.weights.shape[1] >= MAPS_FROM
+    many, with_maps = len(shown.heads) > 1, most > PHONE and shown.weights.shape[1] >= MAPS_FROM
     sides = (_placed(tokens.shown, most - SIDE).width for tokens in (shown.keys, shown.queries))
     width = SIDE + max(*sides, min(340.0, most - SIDE))
     parts, bottom = [], 4.0
-    if shown.title:
-        parts.append(text(shown.title, 0, 12, 14, text_anchor="start", font_weight="bold"))
-        bottom = 24.0
     for head in range(1 if with_maps else len(shown.heads)):
         if many:
             name = shown.heads[head]
             parts.append(text(name, 0, bottom + 8, 12, text_anchor="start", font_weight="bold"))
             bottom += 14
-        drawn, bottom = stage(shown, head, bottom, width)
+        drawn, bottom = stage(shown, head, bottom, width, names)
         parts.append(drawn)
     for words in note(shown):
-        parts.append(text(words, 0, bottom + 8, 11, text_anchor="start"))
+        parts.append(text(words, 0, bottom + 8, 12, text_anchor="start"))
         bottom += 15
     if with_maps:
         maps, bottom = _small_maps(shown, bottom + 6, width)
         parts.append(maps)
-    return drawing("".join(parts), width, bottom + 4)
+    return drawing("".join(parts), width, bottom + 4, width if most > PHONE else 1.5 * width)
 
 
 class _Places(NamedTuple):

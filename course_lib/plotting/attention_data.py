@@ -42,7 +42,6 @@ class Attention(NamedTuple):
     queries: Tokens
     keys: Tokens
     heads: list[str]
-    title: str | None
 
     @property
     def scale(self) -> float:
@@ -57,7 +56,6 @@ def read(
     keys: Sequence[Any] | None,
     *,
     mask: Any,
-    title: str | None,
     heads: Sequence[str] | None,
 ) -> Attention:
     """Check the arguments of `plotting.attention`, and round weights to `LEVELS` steps."""
@@ -69,7 +67,6 @@ def read(
         _tokens("queries", queries, num_queries),
         _tokens("keys", keys, num_keys),
         _names("heads", heads, num_heads) or [f"head {head}" for head in range(num_heads)],
-        title,
     )
 
 
@@ -148,7 +145,7 @@ def sentence(shown: Attention) -> str:
         words = _head_words(shown, head, in_full=head == 0)
         parts.append(f"{name}: {words}" if num_heads > 1 else words[0].upper() + words[1:])
     parts += filter(None, [_mask_words(shown)])
-    return (f"{shown.title}. " if shown.title else "") + ". ".join(parts) + "."
+    return ". ".join(parts) + "."
 
 
 def note(shown: Attention) -> list[str]:

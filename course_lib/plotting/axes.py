@@ -1,5 +1,6 @@
 """Parts that the matplotlib figures share: clean axes, cells, color bars, styles of series."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,7 @@ def write_cells(axes: Axes, words: np.ndarray, hatched: np.ndarray | None = None
     wide = room > 0.33
     size = 9 if wide else 7.3
     for (i, j), word in np.ndenumerate(words):
-        short = word if wide else word.replace("0.", ".")  # no room for the leading zero
+        short = word if wide else re.sub(r"^(-?)0\.", r"\1.", word)  # no room for the leading zero
         weight = "bold" if hatched is not None and hatched[i, j] else "normal"
         axes.text(j, i, short, ha="center", va="center", fontsize=size, weight=weight, color=INK)
 

@@ -10,21 +10,20 @@ from course_lib.plotting.display import CHART, new_figure
 from course_lib.plotting.figures import Plot, Table
 
 
-def verdicts(rows: Mapping[str, Mapping[str, bool]], *, title: str) -> Plot:
+def verdicts(rows: Mapping[str, Mapping[str, bool]]) -> Plot:
     """Return a table of yes and no, with a row for each module and a column for each question.
 
     Args:
         rows: module -> question -> answer; every module has the same questions.
-        title: a line above the table.
     """
     names, questions = list(rows), list(next(iter(rows.values())))
-    figure = new_figure(CHART, 1.4 + 0.27 * len(names))
+    figure = new_figure(CHART, 1.0 + 0.24 * len(names))
     axes = figure.subplots()
     for y, x in np.ndindex(len(names), len(questions)):
         yes = bool(rows[names[y]][questions[x]])
         color, hatch = (POSITIVE, "") if yes else (NEGATIVE, "//")
         box = Rectangle((x + 0.03, y + 0.06), 0.94, 0.88, hatch=hatch)
-        box.set(facecolor=(color, 0.55 if yes else 0.1), edgecolor=(color, 0.4))
+        box.set(facecolor=(color, 0.1 if yes else 0.55), edgecolor=(color, 0.4))
         axes.add_patch(box)
         look = {"fontsize": 9, "weight": "normal" if yes else "bold", "color": INK}
         axes.text(x + 0.5, y + 0.5, "yes" if yes else "no", ha="center", va="center", **look)
@@ -33,7 +32,6 @@ def verdicts(rows: Mapping[str, Mapping[str, bool]], *, title: str) -> Plot:
     axes.set_yticks(np.arange(len(names)) + 0.5, names)
     axes.tick_params(length=0, labelsize=9, labeltop=True, labelbottom=False)
     axes.spines[:].set_visible(False)
-    axes.set_title(title, fontsize=10)
     told = []
     for question in questions:
         no = [name for name, answers in rows.items() if not answers[question]]
@@ -41,4 +39,4 @@ def verdicts(rows: Mapping[str, Mapping[str, bool]], *, title: str) -> Plot:
         if len(no) in (0, len(rows)):
             told[-1] = f"{question}: {'no' if no else 'yes'} for all {len(rows)}"
     table = [[name, *("yes" if rows[name][q] else "no" for q in questions)] for name in names]
-    return Plot(figure, f"{title}: {'; '.join(told)}.", Table(["", *questions], table))
+    return Plot(figure, f"Verdicts: {'; '.join(told)}.", Table(["", *questions], table))

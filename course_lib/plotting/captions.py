@@ -1,18 +1,78 @@
-"""The alt texts of lessons, by key, for figures whose own alt text is not enough.
+"""The titles of the lessons' figures by key: one message each, true for every correct run.
 
-No cell of a notebook contains them. A cell is read before it runs, and words about its figure would
-give the answer away.
+No cell of a notebook contains them. A cell is read before it runs, and the message of its figure
+would give the answer away.
 """
 
-ALTS = {
-    "pooled letters": (
-        "A band along the diagonal: each letter looks most at itself, and less at those beside it."
-    ),
-    "reversal": (
-        "Learned attention weights of both heads and their average: query i looks most at key "
-        "7 - i, along the other diagonal."
-    ),
-    "nearest reading": (
-        "40 readings and the curve of the nearest key: a staircase that passes through them all."
-    ),
+TITLES = {
+    "parts of a numeral": "Each word looks at its own part of the numeral",
+    "key that fits": "The better a key fits the query, the larger its weight",
+    "live translator": "What the translator writes depends on the letters it looks at",
+    "plain average": "The average of all readings ignores the hour",
+    "map of attention": "Attention averages values, weighted by how well keys fit the query",
+    "nearest reading": "The nearest key gives a staircase through all readings",
+    "one query": "The nearer a key is to the query, the larger its weight",
+    "pooled letters": "Each letter looks most at itself, and less at letters further away",
+    "bandwidths": "A tiny bandwidth copies the nearest reading, and a huge one averages all",
+    "two errors": "Smaller bandwidths always fit better, but they do not always predict better",
+    "best bandwidth": "The best bandwidth follows the readings, but not their noise",
+    "mask in the map": "A mask removes keys before the softmax divides the weight",
+    "five masks": "Padding removes columns, and a causal mask leaves a staircase",
+    "two gradients": "Adding minus infinity leaves nan in the gradient, and masked_fill does not",
+    "masked by hand": "The weight of a masked key goes to the keys of its row that are left",
+    "batches": "A batch adds a leading axis to every tensor",
+    "turned keys": "A transpose keeps each key whole, and a reshape mixes keys",
+    "quadratic": "Scores grow with the square of the words, and their inputs only in proportion",
+    "other scores": "Additive attention changes only how the scores are computed",
+    "tanh": "The weights depend on the query only if tanh comes after the sum",
+    "blurred map": "After 150 steps, each word spreads its weight over several letters",
+    "cube": "The difference of two steps is a band where query and key are close",
+    "nearest or longest": "Additive scores find the nearest key, and dot products an outer one",
+    "dot product": "A score is the dot product of a query and a key, divided by √d",
+    "sharper regions": "The larger the scores, the more one key wins",
+    "variance": "Without a divisor, the variance of a score grows with d",
+    "largest weight": "Without a divisor, one key takes nearly all the weight as d grows",
+    "saturation": "Where one key has all the weight, all derivatives vanish",
+    "divisors": "At width 512, the loss stays high without a divisor",
+    "self and cross": "In cross-attention, queries and keys come from two sequences",
+    "gradient": "Without a divisor, the gradient vanishes as d grows",
+    "heads": "Each head attends on its own, and W_o mixes the results",
+    "split heads": "A reshape mixes the heads, and split_heads keeps them apart",
+    "mixing": "W_o lets every head write to all features",
+    "two letters": "Two heads can look at two letters without blending them",
+    "four heads": "Four heads read dreizehn in four ways",
+    "positions": "Scores peak at the query's own position and are equal on both sides",
+    "three back": "A rotated query finds the letter three positions back",
+    "twelve heads": "Of twelve heads, head 2 looks one piece back",
+    "block": "A block adds what attention and a small network compute to its inputs",
+    "reversal": "To reverse a row, query i looks at key 7 − i",
+    "too good": "A loss far below chance proves that a position sees later throws",
+    "verdicts": "Training and three tests together still miss some bugs",
+    "pairs": "There is a score for every pair of a query and a key",
+    "rescaled": "Without rescaling, the sum goes wrong when the maximum rises",
+    "running numbers": "Three running numbers replace the whole row of scores",
+    "tiles": "Only one tile of scores is stored at a time",
+    "recomputed": "Recomputing the scores makes memory grow with n instead of n²",
+    "translator": "By cross-attention, the decoder reads what the encoder made",
+    "teacher forcing": "In training, the decoder reads the correct words so far",
+    "stream": "Norms and a feed-forward network complete the block",
+    "decoder block": "A decoder block looks at its own words, and then at the source",
+    "five models": "Cross-attention lowers the loss most",
+    "crossing arcs": "German says three before forty, so their arcs cross",
+    "effect of a letter": "A word may look at a letter that it does not need",
+    "next character": "The inputs of a language model are the text so far",
+    "four models": "Each addition lowers the loss, and the feed-forward network lowers it most",
+    "look-up": "The attention weights show where a head looks",
+    "live induction": "An induction head looks at what followed the same letter before",
+    "one head off": "A head adds to the stream only through W_o",
+    "keys of layer 1": "Only the keys of layer 1 need layer 0",
+    "twelve scores": "Heads of layer 0 look one letter back, and later ones look things up",
+    "groups of heads": "Repeated names need the three heads of layer 2",
+    "real block": "A real model stacks the block that you wrote",
+    "rotations": "Rotations change queries and keys just before the scores",
+    "distances": "With rotations, a score depends only on the distance",
+    "mistakes": "Each of the mistakes below changes the attention weights",
+    "caches": "Without caches, a token costs more the longer the text is",
+    "270 heads": "A few heads in the second half of the model look things up",
+    "best heads": "Without the best heads, the model can no longer use the repeat",
 }

@@ -3,7 +3,7 @@
 Series differ in hatching, marker and dash as well as in color.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from textwrap import fill
 from typing import Any
 
@@ -20,7 +20,7 @@ from course_lib.plotting.words import as_array, curve_sentence, number
 
 MOST_TICKS = 9  # on a logarithmic axis
 LINE_POINTS = 13  # between the lines of a name
-NAME_LETTERS, MOST_LETTERS = 16, 42  # in a line of a name, and in a line of a title
+NAME_LETTERS, TICK_LETTERS = 16, 42  # in a line of a name, and of the words of all ticks
 
 
 def bars(
@@ -35,7 +35,7 @@ def bars(
         title: {name: as_array(values).astype(float) for name, values in series.items()}
         for title, series in panels.items()
     }
-    figure = new_figure(CHART, 0.3 + 2.2 * len(data))
+    figure = new_figure(CHART, 0.6 + 1.8 * len(data))
     grid = np.atleast_1d(figure.subplots(len(data), 1))
     told, rows = [], []
     for axes, (title, series) in zip(grid, data.items(), strict=True):
@@ -46,8 +46,10 @@ def bars(
             look = {"color": (color(position), 0.55), "edgecolor": color(position)}
             drawn = axes.bar(at, heights, width, label=name, hatch=HATCHES[position % 4], **look)
             numbers = [number(value) for value in values]
-            few = len(values) <= 8  # more leave no room for the leading zero
-            labels = [number(round(v, 2)) if few else f"{v:.2f}".lstrip("0") for v in values]
+            labels = [number(round(value, 2)) for value in values]
+            if len(values) * len(series) > 7:  # little room
+                digits = 2 if (top := np.nanmax(values)) <= 1 else int(top < 10)
+                labels = [f"{v:.{digits}f}".removeprefix("0" * (digits == 2)) for v in values]
             axes.bar_label(drawn, labels, fontsize=9, padding=1)
             rows.append([", ".join(filter(None, (title, name))), *numbers])
             listed = [f"{n} at {t}" for n, t in zip(numbers, ticks or numbers, strict=True)]
@@ -56,12 +58,14 @@ def bars(
         axes.set_xticks(range(max(map(len, series.values()))))
         axes.margins(y=0.25)
         clean(axes)
-        axes.set_title(title, fontsize=9)
+        axes.set_title(title, fontsize=9, pad=24 if len(series) > 1 else None)
         axes.set(xlabel=x_label, ylabel=y_label)
         if ticks:
-            axes.set_xticks(range(len(ticks)), ticks)
+            room = TICK_LETTERS // len(ticks)
+            axes.set_xticks(range(len(ticks)), [fill(tick, room) for tick in ticks])
         if len(series) > 1:
-            axes.legend(fontsize=9, frameon=False)
+            above = {"loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": len(series)}
+            axes.legend(fontsize=9, frameon=False, **above)
         told.append(f"Bars of {', '.join(filter(None, (y_label, title)))}: {'; '.join(parts)}")
     head = ticks or [str(place) for place in range(max(map(len, rows)) - 1)]
     return Plot(figure, ". ".join(told) + ".", Table([x_label, *head], rows))
@@ -73,7 +77,7 @@ def lines(
     *,
     x_label: str,
     y_label: str,
-    title: str | None = None,
+    mark: Mapping[str, Callable[[Any], float]] | None = None,
     log_x: bool = False,
     log_y: bool = False,
     y_limits: tuple[float, float] | None = None,
@@ -83,7 +87,8 @@ def lines(
     Args:
         x: `(num_points,)`. On a logarithmic axis, each gets a tick if they are few.
         series: name -> values.
-        x_label, y_label, title: the words at the axes and above.
+        x_label, y_label: the words at the axes.
+        mark: name -> `min` or `max`, the point of its line that gets its numbers.
         log_x, log_y: which axes are logarithmic.
         y_limits: the ends of the vertical axis, if they must not depend on the data.
     """
@@ -104,16 +109,21 @@ def lines(
     axes.set_xscale("log" if log_x else "linear")
     axes.set_yscale("log" if log_y else "linear")
     axes.set(xlabel=x_label, ylabel=y_label)
-    axes.set_title(fill(title or "", MOST_LETTERS), fontsize=10, loc="left")
     if log_x and len(across) <= MOST_TICKS:
         axes.set_xticks(across)
         axes.xaxis.set_minor_locator(NullLocator())
     if y_limits:
         axes.set_ylim(y_limits)
     plain_ticks(axes)
+    for name, extreme in (mark or {}).items():
+        place = data[name].tolist().index(extreme(data[name].tolist()))
+        at, y = across[place], data[name][place]
+        axes.plot([at], [y], "o", color=INK, markersize=11, fillstyle="none", label="_mark")
+        axes.annotate(f"{number(y)} at {number(at)}", (at, y), (0, 16), fontsize=9, ha="center",
+                      textcoords="offset points")  # fmt: skip
     name_ends(axes)
     words = [curve_sentence(name, across, values, log=log_y) for name, values in data.items()]
-    alt = f"{title or y_label} over {x_label}: " + "; ".join(words) + "."
+    alt = f"{y_label} over {x_label}: " + "; ".join(words) + "."
     return Plot(figure, alt, lines_table(x_label, across, data))
 
 

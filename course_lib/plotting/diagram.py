@@ -5,24 +5,14 @@ so that it is recognizable without color. `diagram_layout` places the boxes.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from course_lib.plotting.colors import INK
-from course_lib.plotting.diagram_layout import (
-    LEVELS,
-    SMALLEST,
-    Arrow,
-    Box,
-    Frame,
-    Sheet,
-    encoder_decoder,
-)
+from course_lib.plotting.diagram_layout import LEVELS, SMALLEST, Arrow, Box, Frame, Sheet
 from course_lib.plotting.figures import Plot
 from course_lib.plotting.svg import arrow, drawing, element, joined, text
 from course_lib.plotting.words import and_joined
 
 SHOWN = 1.15  # pixels per unit if there is enough width
-MAP_HEIGHT, MAP_ACROSS = 42, 0.34  # height of a small map in units, and its horizontal scale
 CALM, STRONG = 0.1, 0.4  # opacity of a box's fill
 PATHS = {
     "attention": (
@@ -58,8 +48,7 @@ def diagram(
 
     Args:
         part: the level: "attention", "heads", "block" or "encoder_decoder".
-        lit: the box or boxes to highlight. "encoder_decoder" shows the inside of an attention only
-            if one of its boxes, or no box, is highlighted.
+        lit: the box or boxes to highlight.
         shapes: box -> the shape of its output, a tuple of numbers or a string.
     """
     sheet = LEVELS[part]()
@@ -67,9 +56,6 @@ def diagram(
     written = {name: str(shape) for name, shape in (shapes or {}).items()}
     unknown = {*lit, *written} - sheet.boxes.keys()
     assert not unknown, f"{part!r} has no {unknown}"
-    overview = encoder_decoder(inside=False)
-    if part == "encoder_decoder" and lit and overview.boxes.keys() >= {*lit, *written}:
-        sheet = overview  # nothing inside an attention is highlighted
     labels: dict[str, str] = {}
     left = set()
     for way in sheet.arrows:  # the shape is on the first arrow that leaves a box
@@ -88,53 +74,25 @@ def _picture(sheet: Sheet, lit: Sequence[str], labels: Mapping[str, str]) -> str
         if label := labels.get(way.name):
             style = {"text_anchor": way.anchor, "font_weight": 700 if near else None}
             parts.append(text(label, *way.at, SMALLEST, **style))
-    parts += [_box(box, lit=box.name in lit, inside=lit) for box in sheet.boxes.values()]
+    parts += [_box(box, lit=box.name in lit) for box in sheet.boxes.values()]
     width, height = sheet.right - sheet.left, sheet.height + 3
     moved = element("g", "".join(parts), transform=f"translate({-sheet.left:g})")
     return drawing(moved, width, height, width * SHOWN)
 
 
-def _outline(box: Box, *, lit: bool, line: float) -> str:
+def _box(box: Box, *, lit: bool) -> str:
     color = "currentColor" if box.color == INK else box.color
-    high = box.bottom - box.top
+    high, (x, y) = box.bottom - box.top, box.middle
     share = STRONG if lit else CALM
-    return element(
+    outline = element(
         "rect",
         x=box.left, y=box.top, width=box.right - box.left, height=high,
         rx=high / 2 if box.tensor else 3,
         fill=color, fill_opacity=share / 2 if box.color == INK else share,
-        stroke=color, stroke_width=line,
+        stroke=color, stroke_width=3.0 if lit else 1.0,
     )  # fmt: skip
-
-
-def _box(box: Box, *, lit: bool, inside: Sequence[str]) -> str:
-    x, y = box.middle
-    outline = _outline(box, lit=lit, line=3.0 if lit else 1.0)
-    weight = {"font_weight": 700 if lit else None}
-    if box.small:
-        words = text(box.words, x, box.bottom - 9, box.font, **weight)
-        outline += _small_map(x, box.top + 4, inside)
-    else:
-        words = text(box.words, x, y + 0.5, box.font, **weight)
+    words = text(box.words, x, y + 0.5, box.font, font_weight=700 if lit else None)
     return element("g", outline + words, class_="box lit" if lit else "box")
-
-
-def _small_map(x: float, top: float, lit: Sequence[str]) -> str:
-    """Draw the level "attention" without words, centered on `x`."""
-    sheet = LEVELS["attention"]()
-    down = MAP_HEIGHT / sheet.height
-    drawn = []
-    for way in sheet.arrows[:-1]:
-        points = [(x + (a - 180) * MAP_ACROSS, top + b * down) for a, b in way.points]
-        line = {"stroke": "currentColor", "stroke_width": 1.0, "opacity": 0.6}
-        drawn.append(element("polyline", points=joined(points), **line))
-    for box in sheet.boxes.values():
-        left, right = (x + (side - 180) * MAP_ACROSS for side in (box.left, box.right))
-        small = replace(
-            box, left=left, right=right, top=top + box.top * down, bottom=top + box.bottom * down
-        )
-        drawn.append(_outline(small, lit=True, line=2.0 if box.name in lit else 0.8))
-    return "".join(drawn)
 
 
 def _frame(frame: Frame) -> str:

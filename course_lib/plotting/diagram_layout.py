@@ -1,13 +1,14 @@
 """Place the boxes and arrows of the map of attention, level by level.
 
-Each level contains the previous one, with the same boxes and columns but shorter rows: "heads" puts
-it into every head, and "block" and "encoder_decoder" put the heads into a frame. All lengths are in
-the drawing's units, and y goes down.
+Each level contains the previous one: "heads" puts it into every head, "block" puts the heads into
+one box, and "encoder_decoder" stacks such blocks. All lengths are in the drawing's units, and y
+goes down.
 """
 
 import itertools
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from course_lib.plotting.colors import INK, KEY, OUTPUT, PLAIN, QUERY, VALUE, WEIGHT
@@ -25,7 +26,7 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True)
 class Box:
-    """A named box: a tensor (round ends) or a step (corners), with a map inside if `small`."""
+    """A named box: a tensor (round ends) or a step (corners)."""
 
     name: str
     words: str
@@ -36,7 +37,6 @@ class Box:
     color: str = INK
     tensor: bool = False
     font: float = 12
-    small: bool = False
 
     @property
     def middle(self) -> tuple[float, float]:
@@ -159,32 +159,6 @@ def of_attention(sheet: Sheet, top: float, rows: Rows, owner: str = "") -> float
     return top
 
 
-def of_heads(sheet: Sheet, top: float, rows: Rows) -> float:
-    """Add multi-head attention from `top` on and return where the next row begins."""
-    columns = list(zip(OWN[:3], ("W_q", "W_k", "W_v"), (FIRST, SECOND, THIRD),
-                       (QUERY, KEY, VALUE), strict=True))  # fmt: skip
-    for name, layer, place, color in columns:
-        below = sheet.put(name, name, place, top, rows, color, tensor=True)
-        sheet.put(layer, layer, place, below, rows, color)
-        sheet.down(name, layer)
-    split = sheet.boxes["W_q"].bottom + rows.gap
-    inside = sheet.put("split heads", "split heads", ALL, split, rows) + 16
-    for _, layer, _, _ in columns:
-        sheet.down(layer, "split heads")
-    end = of_attention(sheet, inside, SMALL, "head ")
-    for name in OWN[:3]:
-        sheet.down("split heads", f"head {name}")
-    bottom = end - SMALL.gap + 8
-    sheet.frames.append(Frame("in each head", 22, inside - 18, 338, bottom, copies=2))
-    top = sheet.put("merge heads", "merge heads", ALL, bottom + 8 + rows.gap, rows)
-    top = sheet.put("W_o", "W_o", STEP, top, rows, OUTPUT)
-    top = sheet.put("outputs", "outputs", SPINE, top, rows, OUTPUT, tensor=True)
-    sheet.down("head outputs", "merge heads", low=True)
-    sheet.down("merge heads", "W_o")
-    sheet.down("W_o", "outputs")
-    return top
-
-
 def attention() -> Sheet:
     """Return the smallest level: one attention."""
     sheet = Sheet(left=20, right=340)
@@ -195,70 +169,72 @@ def attention() -> Sheet:
 
 def heads() -> Sheet:
     """Return the level with several attentions side by side and the layers before and after."""
-    sheet = Sheet(left=16, right=352)
-    of_heads(sheet, 4, MEDIUM)
-    sheet.out("outputs", MEDIUM.gap)
+    sheet, rows = Sheet(left=16, right=352), MEDIUM
+    columns = list(zip(OWN[:3], ("W_q", "W_k", "W_v"), (FIRST, SECOND, THIRD),
+                       (QUERY, KEY, VALUE), strict=True))  # fmt: skip
+    split = 0.0
+    for name, layer, place, color in columns:
+        split = sheet.put(name, name, place, 4, rows, color, tensor=True)
+        split = sheet.put(layer, layer, place, split, rows, color)
+        sheet.down(name, layer)
+    inside = sheet.put("split heads", "split heads", ALL, split, rows) + 16
+    for _, layer, _, _ in columns:
+        sheet.down(layer, "split heads")
+    end = of_attention(sheet, inside, SMALL, "head ")
+    for name in OWN[:3]:
+        sheet.down("split heads", f"head {name}")
+    bottom = end - SMALL.gap + 8
+    sheet.frames.append(Frame("in each head", 22, inside - 18, 338, bottom, copies=2))
+    top = sheet.put("merge heads", "merge heads", ALL, bottom + 8 + rows.gap, rows)
+    top = sheet.put("W_o", "W_o", STEP, top, rows, OUTPUT)
+    sheet.put("outputs", "outputs", SPINE, top, rows, OUTPUT, tensor=True)
+    sheet.down("head outputs", "merge heads", low=True)
+    sheet.down("merge heads", "W_o")
+    sheet.down("W_o", "outputs")
+    sheet.out("outputs", rows.gap)
     return sheet
 
 
 def block() -> Sheet:
     """Return the level with attention and a small network, each with a residual connection."""
-    sheet, rows = Sheet(left=0, right=WIDTH), Rows(21, 16, 11.5)
-    top = sheet.put("inputs", "inputs", ALL, 4, rows, PLAIN, tensor=True)
-    top = sheet.put("first norm", "norm", ALL, top, rows)
-    sheet.down("inputs", "first norm")
-    end = of_heads(sheet, top + 18, rows)
-    for name in OWN[:3]:
-        sheet.down("first norm", name)
-    sheet.frames.append(Frame("multi-head attention", 14, top, 354, end - rows.gap + 8))
-    after = ("first add", "second norm", "feed-forward", "second add")
-    for name in after:
-        words = name.removeprefix("first ").removeprefix("second ")
-        end = sheet.put(name, words, SPINE, max(end, sheet.frames[-1].bottom + rows.gap + 3), rows)
-    sheet.down("outputs", "first add", low=True)
-    for source, target in itertools.pairwise(after):
+    sheet, top = Sheet(left=0, right=WIDTH), 4.0
+    for name in BLOCK:
+        top = _put(sheet, name, (90, 270), top, MEDIUM)
+    for source, target in itertools.pairwise(BLOCK):
         sheet.down(source, target)
-    sheet.around("inputs", "first add", 6)
-    sheet.around("first add", "second add", 28)
-    sheet.out("second add", rows.gap)
+    sheet.around("inputs", "first add", 46)
+    sheet.around("first add", "second add", 68)
+    sheet.out("second add", MEDIUM.gap)
     return sheet
 
 
+BLOCK = ("inputs", "first norm", "multi-head attention", "first add", "second norm", "feed-forward",
+         "second add")  # fmt: skip
 ENCODER, DECODER = (18.0, 166.0), (194.0, 342.0)
-TALL = 66  # height of a box with a small map in it
 STACKS = {
-    "": (
-        ("tokens", "tokens", PLAIN),
-        ("embedding", "embed + positions", INK),
-        ("inputs", "inputs", PLAIN),
-        ("first norm", "norm", INK),
-        ("self-attention", "self-attention", INK),
-        ("first add", "add", INK),
-        ("second norm", "norm", INK),
-        ("feed-forward", "feed-forward", INK),
-        ("second add", "add", INK),
-    ),
+    "": ("tokens", "embedding", "inputs", "first norm", "self-attention", "first add",
+         "second norm", "feed-forward", "second add"),
     "decoder ": (
-        ("decoder tokens", "tokens so far", PLAIN),
-        ("decoder embedding", "embed + positions", INK),
-        ("decoder inputs", "inputs", PLAIN),
-        ("decoder first norm", "norm", INK),
-        ("masked self-attention", "masked self-attention", INK),
-        ("decoder first add", "add", INK),
-        ("decoder second norm", "norm", INK),
-        ("cross-attention", "cross-attention", INK),
-        ("decoder second add", "add", INK),
-        ("decoder third norm", "norm", INK),
-        ("decoder feed-forward", "feed-forward", INK),
-        ("decoder third add", "add", INK),
-        ("linear", "norm, then linear", INK),
-        ("logits", "logits", OUTPUT),
+        "decoder tokens", "decoder embedding", "decoder inputs", "decoder first norm",
+        "masked self-attention", "decoder first add", "decoder second norm", "cross-attention",
+        "decoder second add", "decoder third norm", "decoder feed-forward", "decoder third add",
+        "linear", "logits",
     ),
-}
+}  # fmt: skip
+WORDS = {"embedding": "embed + positions", "decoder tokens": "tokens so far",
+         "decoder embedding": "embed + positions", "linear": "norm, then linear"}  # fmt: skip
 
 
-def encoder_decoder(*, inside: bool = True) -> Sheet:
-    """Return the level from tokens to logits, optionally with the inside of an attention below."""
+def _put(sheet: Sheet, name: str, across: tuple[float, float], top: float, rows: Rows) -> float:
+    """Add a box with the words of WORDS, or its name without what tells it from others."""
+    words = WORDS.get(name, re.sub("^(decoder )?(first |second |third )?", "", name))
+    ends = {"tokens": PLAIN, "tokens so far": PLAIN, "inputs": PLAIN, "logits": OUTPUT}
+    color = ends.get(words, INK)
+    return sheet.put(name, words, across, top, rows, color, tensor=color != INK)
+
+
+def encoder_decoder() -> Sheet:
+    """Return the level from tokens to logits."""
     sheet, rows = Sheet(left=0, right=WIDTH), Rows(21, 15, 11.5)
     _stack(sheet, "", ENCODER, rows)
     end = _stack(sheet, "decoder ", DECODER, rows)
@@ -273,28 +249,16 @@ def encoder_decoder(*, inside: bool = True) -> Sheet:
     ):
         top, bottom = sheet.boxes[first].top - 7, sheet.boxes[last].bottom + 20
         sheet.frames.append(Frame(f"{owner} × N", left, top, left + 170, bottom))
-    if not inside:
-        sheet.height = end - rows.gap
-        return sheet
-    end += 6
-    title = Frame("inside each attention", 14, end + 4, 354, 0)
-    bottom = of_heads(sheet, end + 26, rows) - rows.gap + 8
-    sheet.frames.append(title._replace(bottom=bottom))
-    sheet.height = bottom
+    sheet.height = end - rows.gap
     return sheet
 
 
 def _stack(sheet: Sheet, owner: str, across: tuple[float, float], rows: Rows) -> float:
-    top, names = 4.0, [name for name, _, _ in STACKS[owner]]
-    for name, words, color in STACKS[owner]:
-        tall = name.endswith("attention")
-        tensor = color != INK
+    top = 4.0
+    for name in STACKS[owner]:
         top += {"linear": 20, "first norm": 10, "decoder first norm": 10}.get(name, 0)
-        height = rows._replace(box=TALL) if tall else rows
-        top = sheet.put(name, words, across, top, height, color, tensor=tensor)
-        if tall:
-            sheet.boxes[name] = replace(sheet.boxes[name], small=True)
-    for source, target in itertools.pairwise(names):
+        top = _put(sheet, name, across, top, rows)
+    for source, target in itertools.pairwise(STACKS[owner]):
         sheet.down(source, target)
     return top
 

@@ -1,27 +1,21 @@
-"""Draw a thin strip with the parts of attention in a row, in place of the whole map."""
+"""Draw a thin strip with the parts of attention in a row, in place of the whole map.
+
+On a phone, the row continues in further lines.
+"""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
-from course_lib.plotting.colors import KEY, OUTPUT, QUERY, VALUE, WEIGHT
+from course_lib.plotting.colors import INK
+from course_lib.plotting.diagram_layout import LEVELS
 from course_lib.plotting.figures import Plot
 from course_lib.plotting.svg import arrow, drawing, element, text
 
 HIGH, GAP, BOX, SIZE, LETTER = 56, 13, 30, 11.5, 6.4
-COLORS = {
-    "queries": QUERY,
-    "keys": KEY,
-    "attention weights": WEIGHT,
-    "values": VALUE,
-    "W_o": OUTPUT,
-    "outputs": OUTPUT,
-    "logits": OUTPUT,
-}
+LINE = 320  # the longest line on a phone
 # The words of each part of the strip, and its boxes in the map. A part without an arrow in front
 # begins with "+".
 HEAD_BOXES = [f"head {name}" for name in ("queries", "keys", "values")]
-ATTENTION = ("queries", "keys", "values", "scores", "mask", "valid_lens", "softmax",
-             "attention weights", "weighted sum", "outputs")  # fmt: skip
-LAYERS = ("W_q", "W_k", "W_v")
 ROWS: dict[str, dict[str, Sequence[str]]] = {
     "attention": {
         "queries": ["queries"],
@@ -35,8 +29,8 @@ ROWS: dict[str, dict[str, Sequence[str]]] = {
         "outputs": ["outputs"],
     },
     "heads": {
-        "queries,\nkeys, values": ATTENTION[:3],
-        "W_q, W_k,\nW_v": LAYERS,
+        "queries,\nkeys, values": ["queries", "keys", "values"],
+        "W_q, W_k,\nW_v": ["W_q", "W_k", "W_v"],
         "split\nheads": ["split heads", *HEAD_BOXES],
         "scores": ["scores"],
         "mask": ["mask", "valid_lens"],
@@ -50,8 +44,7 @@ ROWS: dict[str, dict[str, Sequence[str]]] = {
     "block": {
         "inputs": ["inputs"],
         "norm": ["first norm"],
-        "multi-head\nattention": [*ATTENTION, *LAYERS, "split heads", *HEAD_BOXES,
-                                  "head outputs", "merge heads", "W_o"],
+        "multi-head\nattention": ["multi-head attention"],
         "add": ["first add"],
         "norm ": ["second norm"],
         "feed-\nforward": ["feed-forward"],
@@ -90,17 +83,21 @@ def diagram_strip(
     known = {box for boxes in ROWS[part].values() for box in boxes}
     unknown = {*lit, *written} - known
     assert not unknown, f"{part!r} has no {unknown}"
-    x, drawn = 2.0, []
+    sheet = LEVELS[part]()
+    x, drawn, starts = 2.0, [], [0.0]  # of the lines on a phone
     for words, boxes in ROWS[part].items():
         own = dict.fromkeys(written[box] for box in boxes if box in written)
         label = " · ".join(own)
         lines = words.strip("+ ").split("\n")
         width = max(14 + LETTER * max(map(len, lines)), LETTER * len(label) * 0.95)
+        if x + GAP + width - starts[-1] > LINE:
+            starts.append(x)
         if drawn:
             y = 2 + BOX / 2
             drawn += [] if words.startswith("+") else [arrow([(x + 1, y), (x + GAP - 1, y)], 1.2)]
             x += GAP
-        color = COLORS.get(boxes[0], "currentColor") if len(boxes) == 1 else "currentColor"
+        color = sheet.boxes[boxes[0]].color if len(boxes) == 1 else INK
+        color = "currentColor" if color == INK else color
         is_lit = not set(boxes).isdisjoint(lit)
         opacity = (0.4 if is_lit else 0.1) / (2 if color == "currentColor" else 1)
         drawn_part = element(
@@ -115,7 +112,9 @@ def diagram_strip(
             drawn_part += text(label, x + width / 2, BOX + 13, SIZE - 0.5, **weight)
         drawn.append(element("g", drawn_part, class_="box lit" if is_lit else "box"))
         x += width
-    picture = drawing("".join(drawn), x + 2, HIGH)
+    starts[1:] = [start + 1.5 for start in starts[1:]]
+    lines = [(a, 0, b - a, HIGH) for a, b in pairwise([*starts, x + 2])]
+    picture = drawing("".join(drawn), x + 2, HIGH, None, lines if len(lines) > 1 else ())
     about = f"This section is about {', '.join(lit)}. " if lit else ""
     told = "; ".join(f"{name} {shape}" for name, shape in written.items())
     row = ", ".join(

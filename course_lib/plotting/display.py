@@ -16,7 +16,7 @@ logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
 
 from matplotlib.figure import Figure  # noqa: E402
 
-from course_lib.plotting.captions import ALTS  # noqa: E402
+from course_lib.plotting.captions import TITLES  # noqa: E402
 from course_lib.plotting.figures import Control, Plot, figure_html, script_of, stepper  # noqa: E402
 
 CHART = 4.1  # inches: at this width, text of 9 points is 9 pixels high on a phone
@@ -33,10 +33,14 @@ def show(plot: Plot, *, key: str | None = None) -> None:
 
     Args:
         plot: the result of a drawing function.
-        key: the key of an alt text in `captions.py` that replaces the figure's own.
+        key: the key of a title in `captions.py`.
     """
-    plot = replace(plot, alt=ALTS[key]) if key else plot
-    put(plot.alt, lambda: figure_html(plot))
+    plot = _titled(plot, key)
+    put(plot.words, lambda: figure_html(plot))
+
+
+def _titled(plot: Plot, key: str | None) -> Plot:
+    return replace(plot, title=TITLES[key]) if key else plot
 
 
 def interactive(
@@ -44,6 +48,7 @@ def interactive(
     *,
     start: Mapping[str, Any] | None = None,
     plays: bool = False,
+    key: str | None = None,
     **controls: Sequence[Any],
 ) -> None:
     """Show `draw(**values)` with one control per keyword.
@@ -55,10 +60,15 @@ def interactive(
         draw: a pure function from the controls' values to a `Plot`.
         start: the initial values. A control that is not named starts at its first option.
         plays: whether the first control moves by itself once the figure is in view.
+        key: the key of a title in `captions.py`.
         controls: the options of each argument, in order. Numbers become a slider, and others a
             drop-down list.
     """
     made = []
+
+    def drawn(chosen: Mapping[str, Any]) -> Plot:
+        return _titled(draw(**chosen), key)
+
     for name, options in controls.items():
         value = (start or {}).get(name, options[0])
         made.append(Control(name, list(options), options.index(value)))
@@ -79,7 +89,7 @@ def interactive(
         picture = ipywidgets.HTML()
 
         def redraw(_change: Any = None) -> Plot:
-            plot = draw(**{name: widget.value for name, widget in widgets.items()})
+            plot = drawn({name: widget.value for name, widget in widgets.items()})
             picture.value = figure_html(plot, inline=True)
             return plot
 
@@ -88,7 +98,7 @@ def interactive(
         plot, script = redraw(), keep_in_view(current_shell())
         if plot.handle is not None:
             moved = made[0]
-            ends = [draw(**values | {moved.name: moved.options[i]}).handle for i in (0, -1)]
+            ends = [drawn(values | {moved.name: moved.options[i]}).handle for i in (0, -1)]
             steps = str(len(moved.options) - 1)
             script += script_of("drag.js").replace("ENDS", str(ends)).replace("STEPS", steps)
         display(ipywidgets.VBox([*widgets.values(), picture]))
@@ -100,10 +110,10 @@ def interactive(
     caption = f"Drawn at {at}. You can change this in JupyterLab or on the course's site."
 
     def page() -> str:
-        frames = [draw(**dict(zip(controls, choice, strict=True))) for choice in choices]
+        frames = [drawn(dict(zip(controls, choice, strict=True))) for choice in choices]
         return figure_html(stepper(frames, made, caption, plays=plays))
 
-    put(draw(**values).alt, page)
+    put(drawn(values).words, page)
 
 
 def put(words: str, page: Callable[[], str]) -> None:

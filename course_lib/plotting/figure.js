@@ -11,10 +11,11 @@ function picture(source, alt) {
   return svg;
 }
 
-// On a narrow page, panels that stand side by side are stacked, each a window on the picture.
+// Where panels side by side have no room, they are stacked, each a window on the picture.
 function stack(svg) {
   const room = svg.parentElement?.clientWidth;
-  const narrow = room < NARROW;
+  svg.least ??= parseFloat(svg.style.minWidth) || 0;
+  const narrow = room < Math.max(NARROW, svg.least);
   if (!room || narrow === Boolean(svg.whole)) return;
   const names = ["viewBox", "width", "height", "style"];
   if (!narrow) {
@@ -48,24 +49,7 @@ function stack(svg) {
   if (!(least * size[0] > room)) svg.parentElement.removeAttribute("tabindex");
 }
 
-// A picture that scrolls fades at the edges beyond which there is more of it.
-function fade(svg, box = svg.parentElement) {
-  const paint = () => {
-    const [left, right] = [box.scrollLeft, box.scrollLeft + box.clientWidth];
-    const end = (more) => (more ? "transparent" : "#000");
-    svg.style.maskImage = `linear-gradient(90deg, ${end(left > 2)} ${left}px, #000 ${left + 40}px
-      ${right - 40}px, ${end(right < box.scrollWidth - 2)} ${right}px)`;
-  };
-  box.addEventListener("scroll", paint);
-  new ResizeObserver(paint).observe(box);
-}
-
 for (const still of document.querySelectorAll("figure.course-figure > img.still")) {
   const source = decodeURIComponent(still.src.slice(still.src.indexOf(",") + 1));
-  const svg = picture(source, still.alt);
-  still.replaceWith(svg);
-  const lit = svg.querySelector(".lit"); // a strip that scrolls begins near the part it is about
-  const left = (element) => element.getBoundingClientRect().left;
-  if (svg.parentElement.tabIndex === 0) fade(svg);
-  if (lit) svg.parentElement.scrollLeft = left(lit) - left(svg) - 90;
+  still.replaceWith(picture(source, still.alt));
 }

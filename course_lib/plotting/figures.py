@@ -47,11 +47,17 @@ class Plot:
     """A finished figure and the words that stand for it."""
 
     figure: Figure | str  # a string is the markup of one `<svg>`
-    alt: str  # a description that begins with the message
+    alt: str  # a description of what the numbers show
     table: Table | None = None
     handle: float | None = None  # position of the first control's handle, relative to the width
     live: Live | None = None
     caption: str = ""
+    title: str = ""  # the message, one statement without a period
+
+    @property
+    def words(self) -> str:
+        """Return the title and the alt text, for where no picture is shown."""
+        return f"{self.title}. {self.alt}" if self.title else self.alt
 
     @functools.cached_property
     def svg(self) -> str:
@@ -118,7 +124,13 @@ def stepper(
         place = place * len(control.options) + control.start
     pictures = json.dumps(
         [
-            {"svg": f.svg, "alt": f.alt, "data": _rows_html(f.table), "handle": f.handle}
+            {
+                "svg": f.svg,
+                "alt": f.alt,
+                "title": f.title,
+                "data": _rows_html(f.table),
+                "handle": f.handle,
+            }
             for f in frames
         ]
     )
@@ -136,6 +148,9 @@ def stepper(
 
 
 def _figure(picture: str, plot: Plot, *, marks: str = "") -> str:
+    if plot.title:
+        look, title = "margin:0 0 4px;position:sticky;left:0", html.escape(plot.title)
+        picture = f'<p class="title" style="{look}"><b>{title}</b></p>{picture}'
     words = f"<figcaption>{html.escape(plot.caption)}</figcaption>" if plot.caption else ""
     if plot.table is not None:
         count, step = len(plot.table.rows), _every(plot.table)

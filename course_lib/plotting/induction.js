@@ -17,7 +17,7 @@ function inductionPage(figure, { letters, text: first, longest, heads, head, col
   const output = make("div", {}, make("p", { "aria-hidden": true }, "Predict after:"), places,
     story, bars);
   const { say, view } = livePage(figure, "A model of letters that runs in this page", colors, box,
-    hint, output);
+    hint, output, make("p", {}, "Heads are named layer.head."));
   let rest;
   const headName = (of) => `head ${Math.floor(of / heads)}.${of % heads}`;
   figure.model = { predict: (typed) => predict(ids(typed)) };
@@ -50,7 +50,6 @@ function inductionPage(figure, { letters, text: first, longest, heads, head, col
     places.replaceChildren(picked.list);
     const names = tokens([...typed]);
     rest = view({ queries: names, keys: names, numbers: now.maps.flat(3), head: now.head,
-      title: "Which letters each letter looks at. Heads are named layer.head.",
       heads: now.maps.flat().map((_, of) => headName(of)),
       alt: `Each letter of ${typed} and the letters before it that it looks at`,
       chosen: (of) => {

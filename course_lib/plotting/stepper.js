@@ -20,7 +20,8 @@ function steps(figure, controls, pictures, { plays, loops }) {
   form.style.cssText = "display:flex;flex-wrap:wrap;align-items:center;gap:4px 20px";
   form.onsubmit = () => false;
   form.append(...inputs.map((each) => each.label));
-  figure.prepend(form);
+  const title = figure.querySelector(":scope > .title");
+  figure.prepend(...[title].filter(Boolean), form);
   if (plays) {
     const button = player(inputs[0].control, controls[0].options.length, said, loops);
     form.prepend(button);
@@ -30,7 +31,8 @@ function steps(figure, controls, pictures, { plays, loops }) {
   // Frames lie in the order of a nested loop over the controls, the last one innermost.
   function show() {
     const place = inputs.reduce((sum, each, i) => sum * controls[i].options.length + each.at(), 0);
-    const { svg, alt, data } = pictures[place];
+    const { svg, alt, data, title: message } = pictures[place];
+    if (title) title.firstChild.textContent = message;
     figure.querySelector(":scope > svg").replaceWith(picture(svg, alt));
     const table = figure.querySelector("details.data table");
     if (table) table.outerHTML = data;

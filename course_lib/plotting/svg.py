@@ -21,7 +21,7 @@ from matplotlib.transforms import Bbox
 
 from course_lib.plotting.colors import FAINT, INK
 
-PIXELS_PER_INCH = 110
+PIXELS_PER_INCH, LEAST_SHOWN = 110, 600
 SMALLEST_TEXT = 9  # pixels; a figure that would have smaller text scrolls instead
 PHONE = 300  # pixels for a figure on a page of 360 pixels
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
@@ -35,7 +35,7 @@ _FONT_FAMILY = re.compile(r"font-family: [^;\"]*(; )?")
 
 
 def of_figure(figure: Figure) -> str:
-    """Return the figure as one `<svg>` of `PIXELS_PER_INCH` that shrinks on narrow pages."""
+    """Return the figure as one `<svg>` that shrinks on narrow pages."""
     if figure.get_layout_engine() is not None:  # a second layout would shift parts a little
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
@@ -57,7 +57,7 @@ def of_figure(figure: Figure) -> str:
     markup = re.sub(r"(stroke|fill)=\"#000000\"", r'\1="currentColor"', markup)
     markup = re.sub(r"\s*\n\s*", " ", markup)
     markup = re.sub(r"> <", "><", markup).strip()
-    shown = width * PIXELS_PER_INCH
+    shown = max(LEAST_SHOWN, width * PIXELS_PER_INCH)
     return drawing(markup, width * 72, height * 72, shown, _panels(figure))
 
 

@@ -87,6 +87,7 @@ def training_moment(
         wanted: the correct answer, which gets a tick.
         steps: when the scores were measured.
     """
+    title = "While the loss falls, the heads learn where to look"
     so_far = as_array(losses).astype(float)
     step = len(so_far)
     head = f"step {step} of {num_steps}, loss {so_far[-1]:.2f}"
@@ -113,10 +114,12 @@ def training_moment(
         drawn = _scores(steps, guess, num_steps, top)
         words = ", ".join(f"{name} {value:.2f}" for name, value in guess[-1].items())
         alt = f"{head[0].upper()}{head[1:]}; {words}."
-        return Plot(drawing("".join([*parts, drawn]), WIDTH, top + SCORES + 46, SHOWN), alt)
+        picture = drawing("".join([*parts, drawn]), WIDTH, top + SCORES + 46, SHOWN)
+        return Plot(picture, alt, title=title)
     made = " ".join(guess.words)
     right = wanted is not None and made == wanted
     if guess.weights is None:
+        title = "While the loss falls, letters become words"
         lines = [made[at : at + LETTERS] for at in range(0, len(made), LETTERS)][:LINES]
         for i, line in enumerate(lines):
             y = top + 10 + LINE * i
@@ -125,11 +128,12 @@ def training_moment(
         bottom = top + LINE * LINES
         alt = f"{head[0].upper()}{head[1:]}. The model writes: {made}"
     else:
+        title = "While the loss falls, each word finds its letters"
         words = list(guess.words)[:MOST_WORDS] or ["nothing"]
         weights = as_array(guess.weights).astype(float)[: len(words)]
         if not guess.words:
             weights = np.zeros((1, len(source)))
-        shown = read(weights, words, source, mask=None, title=None, heads=None)
+        shown = read(weights, words, source, mask=None, heads=None)
         result = f"{source} \N{RIGHTWARDS ARROW} {made or 'nothing'}"
         result = shortened(result, WIDTH, 15) + (" \N{CHECK MARK}" if right else "")
         parts.append(text(result, WIDTH / 2, top + 10, 15, font_weight="bold"))
@@ -138,7 +142,7 @@ def training_moment(
         bottom = max(end, top + STAGE)
         alt = f"{head[0].upper()}{head[1:]}. {source} becomes {made or 'nothing'}"
         alt += ", which is right." if right else "."
-    return Plot(drawing("".join(parts), WIDTH, bottom, SHOWN), alt)
+    return Plot(drawing("".join(parts), WIDTH, bottom, SHOWN), alt, title=title)
 
 
 def _scores(
@@ -237,7 +241,7 @@ class Watch:
             else:
                 self._handle.update(HTML(shown))
         elif done:
-            put(frame.alt, lambda: figure_html(self.player()))
+            put(frame.words, lambda: figure_html(self.player()))
         elif sys.stderr.isatty():
             print(f"\r\033[K{left}. {frame.alt}"[:200], end="", file=sys.stderr, flush=True)
 

@@ -52,6 +52,7 @@ def bottleneck() -> Plot:
         "one vector, and writes forty, then three from that vector alone. With attention: each "
         "word looks back at every piece, forty most at vierzig and three most at drei, so the two "
         "thick lines cross.",
+        title="Attention looks back at every word, instead of keeping one vector",
     )
 
 

@@ -87,7 +87,8 @@ assert correct > 180
 
 # %% tags=["demo", "nbval-ignore-output"]
 words, weights = translate(model, numerals, "dreiundvierzig")  # weights: (2 words, 14 letters)
-plotting.show(plotting.attention(weights, queries=words, keys="dreiundvierzig"))
+attended = plotting.attention(weights, queries=words, keys="dreiundvierzig")
+plotting.show(attended, key="parts of a numeral")
 by_torch = weights
 assert words == ["forty", "three"]
 assert weights[0, 7:].sum() > 0.5 and weights[1, :4].sum() > 0.5
@@ -126,7 +127,8 @@ assert torch.allclose(weights.sum(dim=1), torch.ones(2))
 
 # %% tags=["demo"]
 arrows = torch.tensor([[1.6, 0.3], [-1.2, 1.2], [0.2, -1.5]])
-plotting.show(plotting.query_plane(arrows, names=["drei", "und", "vierzig"], query=(1.0, 1.0)))
+plane = plotting.query_plane(arrows, names=["drei", "und", "vierzig"], query=(1.0, 1.0))
+plotting.show(plane, key="key that fits")
 assert abs(torch.softmax(arrows @ torch.ones(2), dim=0)[0] - 0.84) < 0.005
 assert abs(torch.softmax(arrows @ torch.ones(2) / 2, dim=0)[0] - 0.63) < 0.005
 assert torch.softmax(arrows @ torch.tensor([0.25, -2.0]), dim=0)[2] > 0.9
@@ -214,7 +216,8 @@ check("attend")
 use_attend(model, attend)
 words, weights = translate(model, numerals, "dreiundvierzig")
 print(" ".join(words))
-plotting.show(plotting.attention(weights, queries=words, keys="dreiundvierzig"))
+attended = plotting.attention(weights, queries=words, keys="dreiundvierzig")
+plotting.show(attended, key="parts of a numeral")
 assert words == ["forty", "three"]
 assert torch.allclose(weights, by_torch, atol=1e-3)
 
@@ -275,7 +278,7 @@ assert counts[0][1] < 20 and 65 < counts[1][1] < 80
 # shows *(end)*.
 
 # %% tags=["demo"]
-plotting.show(live_translator(yours=model))
+plotting.show(live_translator(yours=model), key="live translator")
 
 # %% [markdown]
 # Is *dreiundvierzig* an exception? Between 21 and 99 there are 72 numerals that name the ones first

@@ -48,7 +48,8 @@ targets = 2 * torch.sin(1.5 * inputs) + 0.5 * inputs + noise  # degrees Celsius,
 places = torch.linspace(0, 6, 241)  # the moments to predict for, (241,)
 
 average = targets.mean().expand(241)
-plotting.show(plotting.kernel_fits(inputs, targets, places, {"average of all readings": average}))
+fits = {"average of all readings": average}
+plotting.show(plotting.kernel_fits(inputs, targets, places, fits), key="plain average")
 near = (inputs - 2).abs().argsort()[:3]
 assert torch.allclose(inputs[near], torch.tensor([2.09, 1.84, 1.83]), atol=0.01)
 assert torch.allclose(targets[near], torch.tensor([1.2, 2.7, 0.7]), atol=0.05)
@@ -84,7 +85,8 @@ assert torch.allclose(targets[near], torch.tensor([1.2, 2.7, 0.7]), atol=0.05)
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": "(n, d)", "keys": "(m, d)", "values": "(m, v)", "outputs": "(n, v)"}
-plotting.show(plotting.diagram("attention", shapes=shapes | {"attention weights": "(n, m)"}))
+shapes |= {"attention weights": "(n, m)"}
+plotting.show(plotting.diagram("attention", shapes=shapes), key="map of attention")
 
 # %% [markdown]
 # | word | what it is | here | shape |
@@ -248,7 +250,8 @@ outputs, weights = predict(torch.tensor([2.0]), 0.25)
 assert torch.isclose(weights.sum(), torch.tensor(1.0))
 within = weights[0, (inputs - 2).abs() < 3 * 0.25].sum()
 assert within > 0.99
-plotting.interactive(draw_query, start={"query": 2.0}, query=[0.25 * i for i in range(25)])
+quarters = [0.25 * i for i in range(25)]
+plotting.interactive(draw_query, start={"query": 2.0}, query=quarters, key="one query")
 
 # %% [markdown]
 # The weights form a bell around the query. Readings more than three bandwidths away (here 45
@@ -347,6 +350,7 @@ plotting.interactive(
     draw_fit,
     start={"bandwidth": 0.25},
     bandwidth=[0.05, 0.1, 0.15, 0.2, 0.25, 0.35, 0.5, 0.75, 1.0, 1.5],
+    key="bandwidths",
 )
 narrow = predict(places, 0.001)[0][:, 0]
 wide = predict(places, 1000.0)[0][:, 0]
@@ -499,7 +503,9 @@ plotting.show(
         x_label="bandwidth (hours)",
         y_label="mean squared error (°C²)",
         log_x=True,
-    )
+        mark={"leave-one-out": min},
+    ),
+    key="two errors",
 )
 
 # %% [markdown]
@@ -520,7 +526,7 @@ best = bandwidths[torch.tensor(errors["leave-one-out"]).argmin()].item()
 assert 0.2 < best < 0.3
 fits = {f"bandwidth {best:.2f} hours": predict(places, best)[0][:, 0]}
 print(f"at hour 2.0: {predict(torch.tensor([2.0]), best)[0].item():.1f} °C")
-plotting.show(plotting.kernel_fits(inputs, targets, places, fits))
+plotting.show(plotting.kernel_fits(inputs, targets, places, fits), key="best bandwidth")
 
 # %% [markdown]
 # ### Written question: the perfect fit

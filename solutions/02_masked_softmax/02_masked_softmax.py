@@ -38,7 +38,7 @@ torch.set_printoptions(precision=4, sci_mode=False, linewidth=100)
 
 # %% tags=["demo", "hide-input"]
 shapes = {"scores": "(..., n, m)", "valid_lens": "(B,)", "attention weights": "(..., n, m)"}
-plotting.show(plotting.diagram("attention", shapes=shapes))
+plotting.show(plotting.diagram("attention", shapes=shapes), key="mask in the map")
 
 # %% [markdown]
 # | name | what it is | shape |
@@ -400,7 +400,8 @@ plotting.show(
             "4 cross": drei.expand(2, 8),
             "5 causal and padding": causal_mask(5) & padding,
         }
-    )
+    ),
+    key="five masks",
 )
 
 # %% [markdown]
@@ -544,7 +545,8 @@ for name, way in ways.items():
     assert torch.allclose(weights.sum(dim=-1), torch.tensor([1.0, 0, 1]))
 assert gradients["adding -inf"][1].isnan().all() and not gradients["masked_fill"][1].any()
 assert torch.equal(gradients["adding -inf"][::2], gradients["masked_fill"][::2])
-plotting.show(plotting.heatmap_grid(gradients, quantity="gradient", limits=None, columns=2))
+maps = plotting.heatmap_grid(gradients, quantity="gradient", limits=None, columns=2)
+plotting.show(maps, key="two gradients")
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -680,7 +682,8 @@ for softmax in (scores_of_0, weights_of_0, masked_softmax):
 assert 76 <= counts[0] <= 86 and 43 <= counts[1] <= 51 and counts[2] == 99
 weights = model.maps[42, :2, :14]  # two words, 14 letters
 assert weights[0, 7:].sum() > 0.8 and weights[1, :4].sum() > 0.8
-plotting.show(plotting.attention(weights, ["forty", "three"], "dreiundvierzig"))
+attended = plotting.attention(weights, ["forty", "three"], "dreiundvierzig")
+plotting.show(attended, key="parts of a numeral")
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -696,7 +699,7 @@ plotting.show(plotting.attention(weights, ["forty", "three"], "dreiundvierzig"))
 
 # %% tags=["demo"]
 four = torch.tensor([[0.0, 0, 0, 2], [1, 2, 3, 4], [0, 0, 0, 0], [4, 0, -4, 0]])
-plotting.show(plotting.clickable_mask(four, masked_softmax))
+plotting.show(plotting.clickable_mask(four, masked_softmax), key="masked by hand")
 shared = masked_softmax(four, mask=torch.arange(4) < 3)
 assert torch.allclose(shared[0], torch.tensor([1, 1, 1, 0]) / 3)
 

@@ -36,7 +36,7 @@ torch.set_printoptions(precision=4, sci_mode=False)
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": "(B, n, d)", "keys": "(B, m, d)", "values": "(B, m, v)"}
 shapes |= {"scores": "(B, n, m)", "attention weights": "(B, n, m)", "outputs": "(B, n, v)"}
-plotting.show(plotting.diagram("attention", shapes=shapes))
+plotting.show(plotting.diagram("attention", shapes=shapes), key="batches")
 
 # %% [markdown]
 # A query or a key has `d` features, and a value has `v` features (`d_v` in code).
@@ -261,7 +261,7 @@ def draw_turned(way):
 
 
 assert (owners.reshape(2, 3)[0] != owners.reshape(2, 3)[1]).all()  # every column mixes
-plotting.interactive(draw_turned, way=list(WAYS_TO_TURN))
+plotting.interactive(draw_turned, way=list(WAYS_TO_TURN), key="turned keys")
 
 # %% [markdown]
 # In the target, each column has one color, because it is a key. A reshape mixes two keys in every
@@ -457,7 +457,11 @@ assert min(own_map[1, :6].sum(), your_map[1, :6].sum()) > 0.95 and (own_map[1, :
 # </details>
 
 # %% tags=["demo"]
-for title, each in {"the translator's own attention": own_map, "your attention": your_map}.items():
+maps = {
+    "Divided by 8, the scores give the translator's own map": own_map,
+    "Not divided, your scores are larger, and your map is sharper": your_map,
+}
+for title, each in maps.items():
     plotting.show(plotting.attention(each, own_words, "siebenundachtzig", title=title))
 
 # %% [markdown]
@@ -535,9 +539,8 @@ def draw_memory(heads):
     return plotting.lines(
         lengths,
         {"scores": scores, "queries, keys and values": inputs},
-        x_label="words n = m",
+        x_label="words n = m (d = 64, two bytes per number)",
         y_label="megabytes",
-        title=f"Memory with {heads} heads, d = 64, two bytes per number",
         log_x=True,
         log_y=True,
         y_limits=(1e-3, 1e6),
@@ -547,7 +550,7 @@ def draw_memory(heads):
 assert round(inputs / 1e6) == 50 and round(cost["score_bytes"] / 1e6) == 2147
 assert round(cost["score_bytes"] / inputs) == 43
 assert attention_cost(16, 192, 192, 64, 64, 2)["score_bytes"] == 16 * 192 * 3 * 64 * 2
-plotting.interactive(draw_memory, start={"heads": 16}, heads=[1, 4, 16, 64])
+plotting.interactive(draw_memory, start={"heads": 16}, heads=[1, 4, 16, 64], key="quadratic")
 
 # %% [markdown]
 # The scores take 2147 MB, 43 times as much: $16 \cdot 8192^2$ scores of two bytes. Their line is

@@ -43,7 +43,8 @@ torch.set_printoptions(precision=4, sci_mode=False)
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": "(B, n, ...)", "keys": "(B, m, ...)", "values": "(B, m, ...)"}
-plotting.show(plotting.diagram("attention", shapes=shapes | {"scores": "(B, n, m)"}))
+shapes |= {"scores": "(B, n, m)"}
+plotting.show(plotting.diagram("attention", shapes=shapes), key="other scores")
 
 # %% [markdown]
 # Queries, keys and values may differ in size. Their last axes are `query_size`, `key_size` and
@@ -144,7 +145,7 @@ versions = {
     "sum of two tanh": (torch.tanh(q) + torch.tanh(k)) @ w_v,
 }
 maps = {name: torch.softmax(scores, dim=-1) for name, scores in versions.items()}
-plotting.show(plotting.heatmap_grid(maps, columns=1))
+plotting.show(plotting.heatmap_grid(maps, columns=1), key="tanh")
 for name, weights in maps.items():
     difference = (weights - weights[0]).abs().max()
     print(f"{name:16} queries differ by at most {difference:.2f}")
@@ -264,7 +265,7 @@ words, weights = translate(model, numerals, "dreiundvierzig")
 print(f"three puts {weights[1, :4].sum():.2f} of its weight on drei")
 assert words == ["forty", "three"]
 assert weights[0, 7:].sum() > 0.6 and weights[1, :4].sum() < 0.6
-plotting.show(plotting.attention(weights, words, "dreiundvierzig"))
+plotting.show(plotting.attention(weights, words, "dreiundvierzig"), key="blurred map")
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -370,7 +371,8 @@ keys = torch.tensor([-2.0, -1.0, 0.0, 1.0, 2.0])[None, :, None]  # (1, 5, 1)
 w_q = torch.tensor([[2.0, 1.0], [2.0, -1.0]])  # 2 * position + 1, 2 * position - 1
 w_k = torch.tensor([[-2.0], [-2.0]])  # minus 2 * position
 w_v = torch.tensor([4.0, -4.0])
-plotting.show(plotting.feature_cube((queries @ w_q.mT)[0], (keys @ w_k.mT)[0], w_v))
+slices = plotting.feature_cube((queries @ w_q.mT)[0], (keys @ w_k.mT)[0], w_v)
+plotting.show(slices, key="cube")
 scores = additive_scores(queries, keys, w_q, w_k, w_v)
 print("best key of each query:", scores[0].argmax(dim=-1).tolist())
 assert scores[0].argmax(dim=-1).tolist() == [0, 1, 2, 3]
@@ -404,7 +406,8 @@ def compare(sharpness):
     return plotting.heatmap_grid(panels, columns=2)
 
 
-plotting.interactive(compare, sharpness=[0.5, 1.0, 2.0, 4.0], start={"sharpness": 2.0})
+steps = [0.5, 1.0, 2.0, 4.0]
+plotting.interactive(compare, sharpness=steps, start={"sharpness": 2.0}, key="nearest or longest")
 additive_weights = torch.softmax(additive_scores(queries, keys, w_q, w_k, w_v), dim=-1)[0]
 assert additive_weights.argmax(dim=-1).tolist() == [0, 1, 2, 3]
 assert dot_weights.argmax(dim=-1).tolist() == [0, 0, 4, 4]

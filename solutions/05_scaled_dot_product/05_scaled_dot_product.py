@@ -51,7 +51,7 @@ np.set_printoptions(precision=4, suppress=True)
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (1, 4), "keys": (3, 4), "scores": (1, 3)}
-plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
+plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes), key="dot product")
 
 # %% [markdown]
 # The score of a query and a key is their dot product, $q \cdot k = \sum_{c=1}^{d} q_c k_c$, divided
@@ -96,7 +96,8 @@ scales = [0, 0.25, 0.5, 1, 2, 4, 8]
 plotting.show(
     plotting.query_plane(
         plane_keys, plane_values, dot_product_attention, scales=scales, scale=1, query=(-0.75, 1.0)
-    )
+    ),
+    key="sharper regions",
 )
 assert torch.allclose(torch.tensor(plane_values).mean(dim=0), torch.tensor([-0.15, -0.35]))
 assert (torch.tensor(plane_keys) @ torch.tensor([1.5, 0.45])).argmax() == 1  # along k1, k2 wins
@@ -199,14 +200,14 @@ check("score_variance")
 sizes = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 measured = {
     name: [score_variance(d, 4000, scaled, torch.Generator().manual_seed(d)) for d in sizes]
-    for name, scaled in (("q . k", False), ("q . k / sqrt(d)", True))
+    for name, scaled in (("q·k", False), ("q·k/√d", True))
 }
 figure = plotting.lines(
     sizes, measured, x_label="features d", y_label="variance of a score", log_x=True, log_y=True
 )
-plotting.show(figure)
-assert np.allclose(measured["q . k"], sizes, rtol=0.25)
-assert np.allclose(measured["q . k / sqrt(d)"], 1, atol=0.25)
+plotting.show(figure, key="variance")
+assert np.allclose(measured["q·k"], sizes, rtol=0.25)
+assert np.allclose(measured["q·k/√d"], 1, atol=0.25)
 
 # %% [markdown]
 # Without scaling, the variance rises with $d$ along a straight line. With scaling, it stays flat at
@@ -229,7 +230,7 @@ assert np.allclose(measured["q . k / sqrt(d)"], 1, atol=0.25)
 
 # %% tags=["demo"]
 sizes = [1, 4, 16, 64, 256, 1024]
-largest = {"softmax(q . k)": [], "softmax(q . k / sqrt(d))": []}
+largest = {"softmax(q·k)": [], "softmax(q·k/√d)": []}
 for d in sizes:
     generator = torch.Generator().manual_seed(d)
     queries = torch.randn(400, 1, d, generator=generator)
@@ -241,13 +242,13 @@ for d in sizes:
 figure = plotting.lines(
     sizes, largest, x_label="features d", y_label="largest weight of 10", log_x=True
 )
-plotting.show(figure)
+plotting.show(figure, key="largest weight")
 for name, means in largest.items():
     print(f"d = 1024, {name:24} mean largest weight {means[-1]:.2f}")
-assert largest["softmax(q . k)"][-1] > 0.9
+assert largest["softmax(q·k)"][-1] > 0.9
 assert 8.8e6 < math.exp(16) < 9e6
-assert min(largest["softmax(q . k / sqrt(d))"]) > 0.25
-assert max(largest["softmax(q . k / sqrt(d))"]) < 0.4
+assert min(largest["softmax(q·k/√d)"]) > 0.25
+assert max(largest["softmax(q·k/√d)"]) < 0.4
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -267,7 +268,8 @@ def draw_saturation(scores_times):
 
 
 factors = [0, 0.25, 0.5, 1, 2, 4, 8, 16]
-plotting.interactive(draw_saturation, start={"scores_times": 1}, scores_times=factors)
+start = {"scores_times": 1}
+plotting.interactive(draw_saturation, start=start, scores_times=factors, key="saturation")
 sharp = torch.softmax(16 * torch.tensor([1.0, 0.5, 0.0, -1.0]), dim=0)
 assert sharp.max() > 0.999
 assert (torch.diag(sharp) - torch.outer(sharp, sharp)).abs().max() < 0.001
@@ -340,16 +342,17 @@ def read_backwards(d, divisor, learning_rate, seed, num_steps=60):
 final = {}
 for d, learning_rate in ((32, 0.01), (512, 0.001)):
     curves = {}
-    for label, divisor in (("sqrt(d)", math.sqrt(d)), ("1", 1.0), ("d", d)):
+    for label, divisor in (("√d", math.sqrt(d)), ("1", 1.0), ("d", d)):
         runs = [read_backwards(d, divisor, learning_rate, seed) for seed in range(3)]
         curves[f"divided by {label}"] = np.mean([losses for losses, _ in runs], axis=0)
         final[d, label] = [np.mean(losses[-5:]) for losses, _ in runs]
         read = [f"{loss:.2f} {run[1]}" for loss, run in zip(final[d, label], runs, strict=True)]
         print(f"d = {d:3}, divided by {label:8}", *read, sep="  ")
-plotting.show(plotting.lines(range(60), curves, x_label="step", y_label="loss", title=f"d = {d}"))
-assert max(final[512, "sqrt(d)"] + final[512, "d"]) < 0.1
-assert min(curves["divided by 1"]) > 0.3 and max(final[512, "d"]) < min(final[512, "sqrt(d)"])
-assert max(final[32, "sqrt(d)"] + final[32, "1"] + final[32, "d"]) < 0.5
+figure = plotting.lines(range(60), curves, x_label=f"step (d = {d})", y_label="loss")
+plotting.show(figure, key="divisors")
+assert max(final[512, "√d"] + final[512, "d"]) < 0.1
+assert min(curves["divided by 1"]) > 0.3 and max(final[512, "d"]) < min(final[512, "√d"])
+assert max(final[32, "√d"] + final[32, "1"] + final[32, "d"]) < 0.5
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -372,7 +375,7 @@ assert max(final[32, "sqrt(d)"] + final[32, "1"] + final[32, "d"]) < 0.5
 # values, in a fresh model of width 512?
 
 # %% tags=["demo", "nbval-ignore-output"]
-for label, divisor in (("sqrt(d)", math.sqrt(512)), ("1", 1.0), ("d", 512)):
+for label, divisor in (("√d", math.sqrt(512)), ("1", 1.0), ("d", 512)):
     torch.manual_seed(0)
     model_at_start = Backwards(512, divisor).to(device)
     loss = loss_of(model_at_start, torch.randint(22, (32, 8)), reduction="sum")
@@ -392,8 +395,8 @@ for label, divisor in (("sqrt(d)", math.sqrt(512)), ("1", 1.0), ("d", 512)):
     print(f"    median |gradient| of a query's scores {typical:.3f}")
     print(f"    |gradient of queries| / |gradient of values| {relative:.2f}", end=", ")
     print(f"the top tenth of the queries has {share:.0%} of its square")
-    assert label != "sqrt(d)" or abs(variance - 1 / 9) < 0.03
-    least, most = {"sqrt(d)": (0.3, 1.0), "1": (2.0, math.inf), "d": (0.0, 0.1)}[label]
+    assert label != "√d" or abs(variance - 1 / 9) < 0.03
+    least, most = {"√d": (0.3, 1.0), "1": (2.0, math.inf), "d": (0.0, 0.1)}[label]
     assert least < relative < most
     assert (typical < 0.05) == (share > 0.5) == (label == "1")
     assert label != "1" or leads[0] < 0.5 * leads[1]
@@ -484,7 +487,8 @@ _, itself = scaled_dot_product_attention(text @ W_q, text @ W_k, text @ W_v)
 _, past = scaled_dot_product_attention(text @ W_q, text @ W_k, text @ W_v, mask=causal)
 _, across = scaled_dot_product_attention(text[:, :3] @ W_q, source @ W_k, source @ W_v)
 panels = {"self": itself[0], "self, causal": past[0], "cross": across[0]}
-plotting.show(plotting.heatmap_grid(panels, masks={"self, causal": causal}))
+figure = plotting.heatmap_grid(panels, masks={"self, causal": causal})
+plotting.show(figure, key="self and cross")
 assert across.shape == (1, 3, 5)
 assert not past[0].triu(1).any()
 
@@ -510,7 +514,7 @@ def divided(factor):
 taken = cross_attention_inputs(model, numerals, [3, 47])
 trained_map = model.maps
 maps, correct = {}, {}
-for name, factor in (("sqrt(d)", 1), ("1", 8), ("d", 1 / 8)):
+for name, factor in (("√d", 1), ("1", 8), ("d", 1 / 8)):
     inputs = taken.queries, taken.keys, taken.values, taken.valid_lens
     maps[name] = divided(factor)(*inputs)[1]
     use_attention(model, divided(factor))
@@ -518,18 +522,19 @@ for name, factor in (("sqrt(d)", 1), ("1", 8), ("d", 1 / 8)):
     correct[name] = sum(translations[number - 1] == english(number) for number in range(1, 100))
     print(f"divided by {name:8}{correct[name]} of 99 correct,", end=" ")
     print(f"largest weight of seven {maps[name][1, 1].max():.2f}")
-apart = (maps["sqrt(d)"] - trained_map).abs().max()
-print(f"divided by sqrt(d): at most {apart:.2f} from the translator's map")
+apart = (maps["√d"] - trained_map).abs().max()
+print(f"divided by √d: at most {apart:.2f} from the translator's map")
 for name in ("1", "d"):
-    title = f"divided by {name}"
+    most = maps[name][1, 1].max()
+    title = f"Divided by {name}, seven gives one letter at most {most:.2f} of its weight"
     plotting.show(
         plotting.attention(maps[name][1], ["forty", "seven"], "siebenundvierzig", title=title)
     )
-assert apart < 1e-4 and correct["sqrt(d)"] == 99
+assert apart < 1e-4 and correct["√d"] == 99
 assert correct["1"] == 99 and 52 < correct["d"] < 68
 largest_of_seven = {name: weights[1, 1].max() for name, weights in maps.items()}
 assert largest_of_seven["1"] > 0.85 and largest_of_seven["d"] < 0.2
-assert 0.35 < largest_of_seven["sqrt(d)"] < 0.5 and maps["1"][1, 1, :6].sum() > 0.9
+assert 0.35 < largest_of_seven["√d"] < 0.5 and maps["1"][1, 1, :6].sum() > 0.9
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -659,7 +664,7 @@ check("jacobian_wrt_query")
 
 # %% tags=["demo"]
 sizes = [1, 4, 16, 64, 128]
-names = "softmax(q . k / sqrt(d))", "softmax(q . k)"
+names = "softmax(q·k/√d)", "softmax(q·k)"
 ratios = {name: [] for name in names}
 for d in sizes:
     generator = torch.Generator().manual_seed(100 + d)
@@ -673,9 +678,10 @@ for d in sizes:
     for name, median in zip(names, found.median(dim=0).values.tolist(), strict=True):
         ratios[name].append(median)
 label = "gradient norm, as a ratio"
-plotting.show(plotting.lines(sizes, ratios, x_label="features d", y_label=label, log_x=True))
-assert ratios["softmax(q . k)"][-1] < 0.1
-assert min(ratios["softmax(q . k / sqrt(d))"]) > 0.6
+figure = plotting.lines(sizes, ratios, x_label="features d", y_label=label, log_x=True)
+plotting.show(figure, key="gradient")
+assert ratios["softmax(q·k)"][-1] < 0.1
+assert min(ratios["softmax(q·k/√d)"]) > 0.6
 
 # %% [markdown]
 # With scaling, the typical ratio hardly depends on $d$. Without it, the ratio falls towards 0.

@@ -43,7 +43,8 @@ torch.set_printoptions(precision=4, sci_mode=False)
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": "(B, n, D)", "keys": "(B, m, D)", "outputs": "(B, n, D)"}
-plotting.show(plotting.diagram("heads", shapes=shapes | {"attention weights": "(B, h, n, m)"}))
+shapes |= {"attention weights": "(B, h, n, m)"}
+plotting.show(plotting.diagram("heads", shapes=shapes), key="heads")
 
 # %% [markdown]
 # ## 1. Two letters, one row of weights
@@ -187,7 +188,8 @@ def draw_split(way):
 
 assert set(as_blocks("x.reshape(h, n, d)", owners)[0].flatten().tolist()) == {0, 1}
 assert set(as_blocks("split_heads(x, 2)", owners)[0].flatten().tolist()) == {0}
-plotting.interactive(draw_split, way=["x.reshape(h, n, d)", "interleaved", "split_heads(x, 2)"])
+ways = ["x.reshape(h, n, d)", "interleaved", "split_heads(x, 2)"]
+plotting.interactive(draw_split, way=ways, key="split heads")
 
 # %% [markdown]
 # With a reshape (in the middle), both heads have two colors. In the target, each head has only one.
@@ -229,7 +231,7 @@ check("merge_heads")
 
 # %% tags=["demo", "hide-input"]
 shapes = {"head outputs": (1, 3, 5, 2), "merge heads": (1, 5, 6), "W_o": (1, 5, 6)}
-plotting.show(plotting.diagram_strip("heads", lit="W_o", shapes=shapes))
+plotting.show(plotting.diagram_strip("heads", lit="W_o", shapes=shapes), key="mixing")
 
 # %% [markdown]
 # Without a fourth layer, head $i$ could write only to its own $d$ features of the output. The
@@ -381,7 +383,7 @@ for num_heads in (1, 2):
 names = ["the only head", "head 0 of two", "head 1 of two"]
 weights = torch.cat([maps[1], maps[2]])  # (3, 1, 14)
 query, keys = ["both letters"], "dreiundvierzig"
-plotting.show(plotting.attention(weights, query, keys, heads=names))
+plotting.show(plotting.attention(weights, query, keys, heads=names), key="two letters")
 assert max(right[1]) < 30 and np.mean(right[2]) > 45
 
 # %% [markdown]
@@ -434,11 +436,8 @@ assert translate(model, numerals, "dreiundvierzig")[0] == ["forty", "three"]
 
 # %% tags=["demo"]
 translate(model, numerals, "dreizehn")
-plotting.show(
-    plotting.attention(
-        encoder_mha.attention_weights, "dreizehn", "dreizehn", title="how dreizehn is read"
-    )
-)
+weights = encoder_mha.attention_weights
+plotting.show(plotting.attention(weights, "dreizehn", "dreizehn"), key="four heads")
 assert encoder_mha.attention_weights[0, 0, 1].argmax() == 4  # from r to z
 
 # %% [markdown]
@@ -719,7 +718,9 @@ check("positional_encoding")
 encodings = positional_encoding(50, 32).double()
 products = encodings @ encodings.T  # (50, 50)
 curves = {f"query {p}": products[p] for p in (20, 35)}
-plotting.show(plotting.lines(range(50), curves, x_label="key", y_label="score"))
+marks = dict.fromkeys(curves, max)
+figure = plotting.lines(range(50), curves, x_label="key", y_label="score", mark=marks)
+plotting.show(figure, key="positions")
 for key in (17, 20, 23):
     print(f"query 20, key {key}: {products[20, key]:.3f}")
 assert math.isclose(products[20, 17], products[20, 23], abs_tol=1e-4)
@@ -771,7 +772,8 @@ two_heads.W_k.weight.copy_(torch.eye(64))
 twice = torch.cat([places, places], dim=1)[None]  # (1, 14, 64), a copy for each head
 two_heads(twice, twice, twice)
 names, word = ["W_q = R(-3)", "W_q = I"], "dreiundvierzig"
-plotting.show(plotting.attention(two_heads.attention_weights, word, word, heads=names))
+weights = two_heads.attention_weights
+plotting.show(plotting.attention(weights, word, word, heads=names), key="three back")
 looks = two_heads.attention_weights[0].argmax(dim=-1)
 print("head 0 looks at", looks[0].tolist())
 print("head 1 looks at", looks[1].tolist())
@@ -915,7 +917,7 @@ sentence = "The dog that bit the man was old."
 pieces = encoder.pieces(sentence)
 encoder.embed([sentence])
 weights = encoder.blocks[0].attention.attention_weights.cpu()
-plotting.show(plotting.attention(weights, pieces, pieces))
+plotting.show(plotting.attention(weights, pieces, pieces), key="twelve heads")
 one_back = weights[0].diagonal(-1, dim1=1, dim2=2)  # (12, 10), the weights of the piece before
 assert one_back[2].min() > 0.9 > 0.5 > one_back[[0, 1, *range(3, 12)]].mean(dim=1).max()
 

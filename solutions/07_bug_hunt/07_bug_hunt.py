@@ -52,9 +52,9 @@ torch.set_printoptions(precision=4, sci_mode=False)
 # *What does training tell you about a correct attention module?*
 
 # %% tags=["demo", "hide-input"]
-shapes = {"inputs": (64, 8, 32), "outputs": (64, 8, 32), "second add": (64, 8, 32)}
+shapes = dict.fromkeys(("inputs", "multi-head attention", "second add"), (64, 8, 32))
 parts = "first add", "feed-forward", "second add"
-plotting.show(plotting.diagram("block", lit=parts, shapes=shapes))
+plotting.show(plotting.diagram("block", lit=parts, shapes=shapes), key="block")
 
 # %% [markdown]
 # A *block* is attention followed by a small network at each position. Both add their results to
@@ -270,7 +270,8 @@ assert sorted(on_throws.values())[2] < 1.5
 # a margin of 0.03 allows for chance
 too_good = [name for name, loss in on_throws.items() if loss < math.log(8) - 0.03]
 shown = {name: curves[name] for name in ("sound", *too_good)}
-plotting.show(plotting.lines(torch.arange(5, 51, 5), shown, x_label="step", y_label="loss"))
+figure = plotting.lines(torch.arange(5, 51, 5), shown, x_label="step", y_label="loss")
+plotting.show(figure, key="too good")
 assert len(too_good) == 4 and "sound" not in too_good
 assert len([b for b in boxes if on_directory[b] > 0.975 and b not in too_good]) == 5
 
@@ -436,7 +437,7 @@ table = {
     }
     for name in boxes
 }
-plotting.show(plotting.verdicts(table, title="What training and three tests reveal"))
+plotting.show(plotting.verdicts(table), key="verdicts")
 failures = {
     question: sum(not row[question] for row in table.values()) for question in table["sound"]
 }

@@ -42,7 +42,8 @@ torch.set_printoptions(precision=4, sci_mode=False)
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": "(..., n, d)", "keys": "(..., m, d)", "values": "(..., m, v)"}
-plotting.show(plotting.diagram("attention", shapes=shapes | {"scores": "(..., n, m)"}))
+shapes |= {"scores": "(..., n, m)"}
+plotting.show(plotting.diagram("attention", shapes=shapes), key="pairs")
 
 # %% [markdown]
 # ## 1. Measure first
@@ -125,7 +126,8 @@ for block in row.split(3):
     sums["correct"].append((row[:seen] - largest).exp().sum().item())
     sums["never rescaled"].append(added)
     print(f"block {block.tolist()}: the maximum so far is {largest:.0f}")
-plotting.show(plotting.bars({"after each block": sums}, x_label="block", y_label="sum t"))
+figure = plotting.bars({"after each block": sums}, x_label="block", y_label="sum t")
+plotting.show(figure, key="rescaled")
 assert sums["never rescaled"][1] - sums["correct"][1] > 0.9
 
 # %% [markdown]
@@ -209,7 +211,7 @@ def draw_blocks(blocks):
     return plotting.online_softmax(row, torch.arange(1.0, 9.0), 3, blocks)
 
 
-plotting.interactive(draw_blocks, blocks=range(4))
+plotting.interactive(draw_blocks, blocks=range(4), key="running numbers")
 
 # %% [markdown]
 # At the second step, the maximum rises from 2 to 3, and the factor is $e^{-1} = 0.37$. The third
@@ -223,7 +225,7 @@ def draw_tiles(step):
     return plotting.tiles(3, 4, step)
 
 
-plotting.interactive(draw_tiles, plays=True, step=range(13))
+plotting.interactive(draw_tiles, plays=True, step=range(13), key="tiles")
 
 # %% [markdown]
 # The matrix of scores never exists as a whole. Only one of its 12 tiles is stored at a time. Each
@@ -348,9 +350,8 @@ memory = {
     name: [kibibytes(way, *draw(n), train=True)[1] / 1024 for n in sizes]
     for name, way in ways.items()
 }
-labels = {"x_label": "tokens, n = m", "y_label": "MiB at the peak"}
-title = "One head, forward and backward"
-plotting.show(plotting.lines(sizes, memory, **labels, title=title, log_x=True, log_y=True))
+labels = {"x_label": "tokens, n = m", "y_label": "MiB at the peak, one head"}
+plotting.show(plotting.lines(sizes, memory, **labels, log_x=True, log_y=True), key="recomputed")
 for name, peaks in memory.items():
     print(f"{name:18} {peaks[-1]:5.1f} MiB, {peaks[-1] / peaks[-2]:.1f} times that of n = 1024")
 kept = kibibytes(recomputed, *draw(2048), train=True)[0]

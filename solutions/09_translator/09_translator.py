@@ -41,7 +41,7 @@ torch.set_printoptions(precision=4, sci_mode=False)
 
 # %% tags=["demo", "hide-input"]
 shapes = {"tokens": "(B, m)", "decoder tokens": "(B, t)", "linear": "(B, t, V)"}
-plotting.show(plotting.diagram("encoder_decoder", shapes=shapes))
+plotting.show(plotting.diagram("encoder_decoder", shapes=shapes), key="translator")
 
 # %% [markdown]
 # `B` counts the numerals in a batch, `m` the letters, `t` the words, and `V` the words in the
@@ -89,7 +89,8 @@ assert 0.1 < num_pads / words.numel() < 0.5
 
 # %% tags=["demo", "hide-input"]
 shapes = {"decoder tokens": "(B, t)", "linear": "(B, t, V)"}
-plotting.show(plotting.diagram_strip("encoder_decoder", lit="decoder tokens", shapes=shapes))
+strip = plotting.diagram_strip("encoder_decoder", lit="decoder tokens", shapes=shapes)
+plotting.show(strip, key="teacher forcing")
 
 # %% [markdown]
 # A translation of three words, counting `<end>`, takes three predictions, and one pass of the
@@ -157,7 +158,7 @@ check("masked_cross_entropy")
 # %% tags=["demo", "hide-input"]
 shapes = {"inputs": "(B, m, D)", "second add": "(B, m, D)"}
 lit = "first norm", "first add", "second norm", "feed-forward", "second add"
-plotting.show(plotting.diagram_strip("block", lit=lit, shapes=shapes))
+plotting.show(plotting.diagram_strip("block", lit=lit, shapes=shapes), key="stream")
 
 # %% [markdown]
 # Attention averages values, so it can only move information between positions. An encoder block
@@ -211,7 +212,8 @@ check("EncoderBlock")
 # %% tags=["demo", "hide-input"]
 shapes = {"inputs": "(B, m, D)", "decoder inputs": "(B, t, D)"}
 lit = "masked self-attention", "cross-attention", "decoder feed-forward"
-plotting.show(plotting.diagram_strip("encoder_decoder", lit=lit, shapes=shapes))
+strip = plotting.diagram_strip("encoder_decoder", lit=lit, shapes=shapes)
+plotting.show(strip, key="decoder block")
 
 # %% [markdown]
 # A decoder block first reads the words written so far, with causal self-attention, because what it
@@ -347,7 +349,8 @@ for num_parts, name in enumerate(names):
     curves[name] = losses.reshape(20, 10).mean(dim=1)  # the mean of every ten steps
     final.append(losses[-20:].mean().item())
     print(f"{name:18s} loss {final[-1]:.2f}")
-plotting.show(plotting.lines(range(10, 201, 10), curves, x_label="steps", y_label="loss"))
+figure = plotting.lines(range(10, 201, 10), curves, x_label="steps", y_label="loss")
+plotting.show(figure, key="five models")
 assert 1.7 < final[0] < 1.9 and abs(final[0] - final[1]) < 0.2 < 1.5 < final[1]
 assert final[2] < final[1] / 3 and final[3] < final[2] / 3 and final[4] < 0.7 * final[3]
 
@@ -459,7 +462,8 @@ def look(model, numerals, text):
 
 
 words, weights = look(translator, numerals, "siebenhundertdreiundvierzig")
-plotting.show(plotting.attention(weights, words, "siebenhundertdreiundvierzig"))
+figure = plotting.attention(weights, words, "siebenhundertdreiundvierzig")
+plotting.show(figure, key="crossing arcs")
 assert weights[2].argmax() > weights[3].argmax()
 
 # %% [markdown]
@@ -515,8 +519,9 @@ lost = -torch.stack(changes, dim=1).cpu()  # (4 words, 27 letters)
 for word, weight, loss in zip(words, weights, lost, strict=True):
     most = weight.argmax()
     print(f"{word}: weight {weight[most]:.2f} on letter {most}, lost {loss[most]:.2f} nats")
-maps, heads = torch.stack([weights, lost.clamp(0, 1)]), ["weights", "log-probability lost"]
-plotting.show(plotting.attention(maps, words, numeral, heads=heads))
+maps = torch.stack([weights, lost.clamp(0, 1)])
+heads = ["weights", f"lost, at most {lost.max():.2f} nats"]
+plotting.show(plotting.attention(maps, words, numeral, heads=heads), key="effect of a letter")
 assert words == ["seven", "hundred", "forty", "three"]
 assert lost[range(4), weights.argmax(dim=1)].min() < 0.2
 
@@ -831,7 +836,7 @@ assert len(before) < 100 and len(after) < 40 and len(theirs) < 10
 # the translation itself. Without a running kernel, it contains only the original.)
 
 # %% tags=["demo"]
-plotting.show(live_translator(yours=yours))
+plotting.show(live_translator(yours=yours), key="live translator")
 
 # %% [markdown]
 # The next cell saves your translator and the recording of its first 600 steps as a page that you can

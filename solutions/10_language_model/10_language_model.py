@@ -58,7 +58,7 @@ torch.set_printoptions(precision=4, sci_mode=False)
 # %% tags=["demo", "hide-input"]
 lit = "inputs"
 shapes = {"inputs": "(B, n, D)", "second add": "(B, n, D)"}
-plotting.show(plotting.diagram("block", lit=lit, shapes=shapes))
+plotting.show(plotting.diagram("block", lit=lit, shapes=shapes), key="next character")
 
 # %% [markdown]
 # A language model needs only text. Cut the text anywhere, and the next character is the correct
@@ -142,7 +142,7 @@ assert [round(loss, 2) for loss in milestones.values()] == [4.11, 3.14, 2.23]
 # %% tags=["demo", "hide-input"]
 lit = ("first norm", "first add", "second norm", "feed-forward", "second add")
 shapes = {"inputs": "(B, n, D)", "second add": "(B, n, D)"}
-plotting.show(plotting.diagram_strip("block", lit=lit, shapes=shapes))
+plotting.show(plotting.diagram_strip("block", lit=lit, shapes=shapes), key="stream")
 
 # %% [markdown]
 # ### Exercise: `LanguageModel`
@@ -273,7 +273,8 @@ for name, num_heads, num_blocks, hidden_dim in (
 
 curves["the previous character"] = torch.full_like(curves["one head"], one_before)
 across = 20 * torch.arange(1, num_steps // 20 + 1)
-plotting.show(plotting.lines(across, curves, x_label="steps", y_label="loss"))
+figure = plotting.lines(across, curves, x_label="steps", y_label="loss")
+plotting.show(figure, key="four models")
 one, four, network, second = unseen.values()
 assert one_before > one > four > network > second and four - network > max(
     one - four, network - second
@@ -337,7 +338,7 @@ assert strange[0.0] > 0.25
 # %% tags=["demo", "hide-input"]
 lit = "attention weights"
 shapes = {"attention weights": "(B, h, n, n)"}
-plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
+plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes), key="look-up")
 
 # %% [markdown]
 # To study this look-up in isolation, take a text without words. The next cell makes 64 strings and
@@ -521,7 +522,7 @@ assert grown_scores["previous-token score, layer 0"] > 0.24
 # the last `Q` look at in this head?
 
 # %% tags=["demo", "nbval-ignore-output"]
-plotting.show(live_induction(grown))
+plotting.show(live_induction(grown), key="live induction")
 
 # %% [markdown]
 # **Predict.** A model with one layer gets the same training. It cannot do the look-up. Is its loss
@@ -560,7 +561,7 @@ assert induction_score(one_layer.blocks[0].attention.attention_weights.mean(dim=
 # %% tags=["demo", "hide-input"]
 lit = ("head outputs", "merge heads", "W_o")
 shapes = {"head outputs": "(B, h, n, D / h)"}
-plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
+plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes), key="one head off")
 
 # %% [markdown]
 # ### Exercise: `ablate_head`
@@ -634,10 +635,11 @@ removed = {
     }
     for name, model in models.items()
 }
-panels = {name: {"": list(losses.values())} for name, losses in removed.items()}
+panels = {"": {name: list(losses.values()) for name, losses in removed.items()}}
 ticks = ["nothing", "queries", "keys", "values"]
 label = "heads of layer 0 removed from"
-plotting.show(plotting.bars(panels, x_label=label, y_label="loss in nats", ticks=ticks))
+figure = plotting.bars(panels, x_label=label, y_label="loss in nats", ticks=ticks)
+plotting.show(figure, key="keys of layer 1")
 for name, losses in removed.items():
     print(f"{name}: loss {losses['keys']:.2f} with keys made without layer 0")
     assert losses["nothing"] < 0.2 and losses["keys"] > math.log(26)
@@ -665,7 +667,7 @@ for name, losses in removed.items():
 # %% tags=["demo", "hide-input"]
 lit = ("first norm", "first add", "second norm", "feed-forward", "second add")
 shapes = {"inputs": "(B, n, D)", "second add": "(B, n, D)"}
-plotting.show(plotting.diagram_strip("block", lit=lit, shapes=shapes))
+plotting.show(plotting.diagram_strip("block", lit=lit, shapes=shapes), key="stream")
 
 # %% [markdown]
 # The course trained a larger model once, on 6,000 stories, and stored its roughly 600,000 weights.
@@ -737,7 +739,8 @@ maps = [block.attention.attention_weights.mean(dim=0) for block in storyteller.b
 previous = torch.cat([previous_token_score(weights) for weights in maps]).cpu()
 induction = torch.cat([induction_score(weights) for weights in maps]).cpu()
 panels = {"previous-token score": {"": previous}, "induction score": {"": induction}}
-plotting.show(plotting.bars(panels, x_label="head", y_label="mean weight", ticks=names))
+figure = plotting.bars(panels, x_label="head", y_label="mean weight", ticks=names)
+plotting.show(figure, key="twelve scores")
 assert induction[:4].max() < 0.15 and max(induction[5], induction[9]) < 0.15
 assert induction[[4, 6, 7]].min() > 0.5
 assert (
@@ -763,14 +766,12 @@ switched_off = {
 }
 off = {label: shares_correct(*heads) for label, heads in switched_off.items()}
 one_off = {name: shares_correct(name)["repeated mention"] for name in names}
-panels = {
-    group: {"": [100 * shares[group] for shares in off.values()]}
+shares = {
+    group: [100 * each[group] for each in off.values()]
     for group in ("repeated mention", "other text")
 }
-ticks = list(off)
-plotting.show(
-    plotting.bars(panels, x_label="heads switched off", y_label="% of letters correct", ticks=ticks)
-)
+labels = {"x_label": "heads switched off", "y_label": "% of letters correct"}
+plotting.show(plotting.bars({"": shares}, ticks=list(off), **labels), key="groups of heads")
 worst = min(one_off, key=one_off.get)
 print(f"with one head off, at least {one_off[worst]:.0%} of a repeated name (head {worst})")
 assert 0.2 < off["layer 2"]["repeated mention"] < 0.32 and off["layer 2"]["other text"] > 0.85

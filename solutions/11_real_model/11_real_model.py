@@ -56,7 +56,7 @@ torch.set_printoptions(precision=4, sci_mode=False)
 # %% tags=["demo", "hide-input"]
 lit = ("first norm", "first add", "second norm", "feed-forward", "second add")
 shapes = {"inputs": "(B, n, D)", "second add": "(B, n, D)"}
-plotting.show(plotting.diagram("block", lit=lit, shapes=shapes))
+plotting.show(plotting.diagram("block", lit=lit, shapes=shapes), key="real block")
 
 # %% [markdown]
 # Hugging Face trained SmolLM2 on some two trillion tokens and published it under the Apache License
@@ -107,7 +107,7 @@ assert [round(count / total, 2) for count in parameters.values()] == [0.21, 0.2,
 # %% tags=["demo", "hide-input"]
 lit = ("head queries", "head keys", "scores")
 shapes = {"scores": "(B, h, n, n)"}
-plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
+plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes), key="rotations")
 
 # %% [markdown]
 # ### Exercise: `rotary_embedding`
@@ -159,7 +159,8 @@ added = (queries + positions) @ (keys + positions).mT
 rotated = rotary_embedding(queries) @ rotary_embedding(keys).mT
 panels = {"added": added, "rotated": rotated}
 rounded = {name: matrix.round(decimals=1) for name, matrix in panels.items()}
-plotting.show(plotting.heatmap_grid(rounded, quantity="score", limits=None, columns=2))
+figure = plotting.heatmap_grid(rounded, quantity="score", limits=None, columns=2)
+plotting.show(figure, key="distances")
 for name, matrix in panels.items():
     print(f"{name:8s} {num_different(matrix)} different scores")
 assert num_different(rotated) == 15 and num_different(added) > 40
@@ -382,7 +383,7 @@ for piece in smol.write(beginning, 60, cache=KVCache):
 # %% tags=["demo", "hide-input"]
 lit = ("head queries", "head keys", "scores", "attention weights")
 shapes = {"scores": "(B, h, n, n)"}
-plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
+plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes), key="mistakes")
 
 # %% [markdown]
 # The next cell replaces one of your functions at a time and measures the mean loss on a paragraph.
@@ -504,7 +505,7 @@ for length, one, other in zip(lengths, without, with_caches, strict=True):
     print(f"{length:4d} tokens: {one:6.3f} s without caches, {other:6.3f} s with them")
 seconds = {"without caches": without, "with caches": with_caches}
 labels = {"x_label": "tokens in the text", "y_label": "seconds for one more token"}
-plotting.show(plotting.lines(lengths, seconds, **labels))
+plotting.show(plotting.lines(lengths, seconds, **labels), key="caches")
 assert without[-1] > 4 * with_caches[-1]
 
 # %% [markdown]
@@ -526,7 +527,7 @@ assert without[-1] > 4 * with_caches[-1]
 # %% tags=["demo", "hide-input"]
 lit = "attention weights"
 shapes = {"attention weights": "(B, h, n, n)"}
-plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes))
+plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes), key="look-up")
 
 # %% [markdown]
 # The test is that of lesson 10: 25 random tokens, repeated once. Nobody can predict the first 25,
@@ -557,8 +558,8 @@ eight = ranked[:8]
 for layer, head in eight:
     print(f"head {layer}.{head}: {scores[layer, head]:.2f}")
 of_layers = {"the best head": scores.amax(dim=1), "the median head": scores.median(dim=1).values}
-labels = {"x_label": "layer", "y_label": "induction score"}
-plotting.show(plotting.lines(list(range(30)), of_layers, **labels))
+labels = {"x_label": "layer", "y_label": "induction score", "mark": {"the best head": max}}
+plotting.show(plotting.lines(list(range(30)), of_layers, **labels), key="270 heads")
 assert abs(first - 14.6) < 0.1 and abs(whole - 3.3) < 0.1
 assert {layer for layer, _ in eight} <= {17, 18, 20, 22, 23} and scores[18, 6] > 0.9
 
@@ -585,7 +586,7 @@ for layer, _ in eight:
     low = [head for head in range(9) if scores[layer, head] < 0.1]
     others.append(next((layer, head) for head in low if (layer, head) not in others))
 
-groups = {f"the best {count}": ranked[:count] for count in (0, 1, 2, 4, 8, 12)}
+groups = {f"best {count}": ranked[:count] for count in (0, 1, 2, 4, 8, 12)}
 groups["eight others"] = others
 on_repeat = {}
 for name, heads in groups.items():
@@ -595,7 +596,7 @@ labels = {"x_label": "heads switched off", "y_label": "loss on the repeat"}
 measured = [3.28, 5.26, 5.46, 8.38, 11.37, 12.32, 3.79]
 assert all(abs(a - b) < 0.1 for a, b in zip(on_repeat.values(), measured, strict=True))
 panels = {"25 random tokens, repeated": {"": list(on_repeat.values())}}
-plotting.show(plotting.bars(panels, ticks=list(on_repeat), **labels))
+plotting.show(plotting.bars(panels, ticks=list(on_repeat), **labels), key="best heads")
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -645,8 +646,10 @@ def password_figure(heads_off, password="7K2QX9", num_tokens=7):
     pieces = [smol.tokenizer.decode([token]) for token in tokens[0].tolist()]
     written = pieces[prompt_length:]
     keys = [*pieces[start:end], "…", *written[:-1]]
-    title = f"It writes: {''.join(written).strip()}"
-    return plotting.attention(weights, written, keys, title=title, width=360)
+    answer = "".join(written).strip()
+    title = f"It writes {answer}, which is {'' if password in answer else 'not '}the password"
+    sides = ("reads", "writes")
+    return plotting.attention(weights, written, keys, title=title, sides=sides, width=400)
 
 
 plotting.interactive(password_figure, heads_off=list(settings))

@@ -108,10 +108,21 @@ def test_panels_side_by_side_are_stacked_on_a_phone_and_stand_apart_again(page):
     assert svg.inner_html() == wide
 
 
-def test_a_strip_that_scrolls_fades_where_it_goes_on(page):
+def test_a_strip_goes_on_in_further_lines_on_a_phone_and_nothing_is_cut_off(page):
+    plot = plotting.diagram_strip("heads", lit="W_o", shapes={"merge heads": "(B, n, D)"})
     page.set_viewport_size({"width": 360, "height": 700})
-    page.set_content(page_of(figure_html(plotting.diagram_strip("heads", lit="W_o"))))
-    page.wait_for_function("document.querySelector('svg').style.maskImage.includes('transparent')")
+    page.set_content(page_of(figure_html(replace(plot, title="A message"))))
+    page.locator("figure > svg > svg").nth(2).wait_for(state="attached")
+    figure = page.locator("figure")
+    assert figure.evaluate("figure => figure.scrollWidth - figure.clientWidth") <= 0
+    assert figure.get_by_text("A message").bounding_box()["y"] < 100
+    box = figure.locator("svg > svg:nth-child(3) .lit text").bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= 360 and box["height"] > 9
+    page.set_viewport_size({"width": 1280, "height": 700})
+    page.locator("figure > svg > svg").first.wait_for(state="detached")
+    page.set_viewport_size({"width": 600, "height": 700})  # not a phone, but too narrow for a line
+    page.locator("figure > svg > svg").nth(2).wait_for(state="attached")
+    assert figure.evaluate("figure => figure.scrollWidth - figure.clientWidth") <= 0
 
 
 def test_what_a_control_moves_can_be_dragged_in_the_picture(page):

@@ -1,15 +1,21 @@
-"""The known mistakes of any exercise, which change correct results before returning them."""
+"""The known mistakes of any exercise.
+
+Most of them change correct results before returning them. `RELATIONS` compare the student's numbers
+with the correct ones.
+"""
 
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
+from course_lib.checks.judge.comparisons import arrays_agree, named_parts, tolerance_for
 from course_lib.checks.judge.correct_results import ChangedResult
-from course_lib.checks.judge.definitions import Exercise, Mistake
+from course_lib.checks.judge.definitions import Exercise, Mistake, Returned
+from course_lib.checks.judge.violations import Violation
 
 _HOLDS = {"numbers": "f", "whole numbers": "i", "anything": "fib"}
 
@@ -162,3 +168,66 @@ def general_mistakes(exercise: Exercise) -> tuple[Mistake, ...]:
             )
         )
     return tuple(found)
+
+
+def are_related(holds: Callable, returns: Sequence[Returned], wrong: Violation) -> bool | None:
+    """Return whether a relation holds for each wrong result, or gradient if these are wrong.
+
+    None means that any numbers would fit, as a single number does.
+    """
+    seen, expected, fits = wrong.seen, wrong.expected, set()
+    parts = named_parts(returns, expected.outputs, seen.outputs) if seen.outputs else []
+    if wrong.aspect == "gradients":
+        parts = [(key, expected.gradients[key], one) for key, one in seen.gradients.items()]
+    for _, value, recorded in parts:
+        correct, ours = np.asarray(value), recorded.data
+        if ours is None or correct.dtype.kind != "f" or ours.dtype.kind != "f":
+            return False
+        tolerance = tolerance_for(wrong.probe, recorded)
+        if not arrays_agree(correct, ours, tolerance):
+            fits.add(holds(correct, ours, tolerance) if tolerance <= _CLOSE else None)
+    return None if fits == {None} else bool(fits) and False not in fits
+
+
+_CLOSE = 1e-3  # with a larger tolerance, numbers may fit by chance
+
+
+def _scaled(correct: np.ndarray, ours: np.ndarray, tolerance: float) -> bool | None:
+    """Return whether all numbers, or those of each row, are multiplied by the same number."""
+    if ours.shape != correct.shape or not np.isfinite(ours).all():
+        return False
+    for size in (correct.size, *correct.shape[-1:]):
+        rows, our_rows = correct.reshape(-1, size), ours.reshape(-1, size)
+        largest = np.abs(rows).argmax(-1)[:, None]
+        top, our_top = (np.take_along_axis(each, largest, -1) for each in (rows, our_rows))
+        if np.count_nonzero(rows) == np.count_nonzero(top):
+            return None
+        factors = our_top / np.where(top, top, np.inf)
+        if our_top[top != 0].all() and arrays_agree(rows * factors, our_rows, tolerance):
+            return True
+    return False
+
+
+def _rearranged(correct: np.ndarray, ours: np.ndarray, tolerance: float) -> bool | None:
+    """Return whether these are the same numbers, most of them different, in another order."""
+    if ours.size == correct.size and np.unique(correct).size <= max(2, correct.size / 2):
+        return None
+    moved = not arrays_agree(correct.ravel(), ours.ravel(), tolerance)
+    return moved and arrays_agree(np.sort(correct, None), np.sort(ours, None), tolerance)
+
+
+RELATIONS = (
+    Mistake(
+        "numbers_rearranged",
+        (_rearranged,),
+        "Your result holds the correct numbers, but some of them are at the wrong index.",
+        "Which step decides the order of the numbers (`reshape`, `transpose`, an index)?",
+    ),
+    Mistake(
+        "another_factor",
+        (_scaled,),
+        "Your numbers are the correct ones multiplied by a factor, which may differ from row to "
+        "row.",
+        "Does your code leave out a division, divide twice, or take a mean instead of a sum?",
+    ),
+)

@@ -198,6 +198,24 @@ class SeesOnlyTheFuture(Causal):
 
 
 @mistake
+class EdgeOffByOne(Causal):
+    """The edge of your causal mask is off by one: no position attends to itself, or each also
+    attends to the next one.
+
+    May position i attend to itself, and may it attend to i + 1?
+    """
+
+    def past(self, n) -> Tensor:
+        return torch.ones(n, n).tril(-1).bool()
+
+
+@like(EdgeOffByOne)
+class NextPositionSeen(Causal):
+    def past(self, n) -> Tensor:
+        return torch.ones(n, n).tril(1).bool()
+
+
+@mistake
 class NotCausal(Causal):
     """Your code applies no causal mask: positions also attend to later positions.
 

@@ -58,12 +58,6 @@ class Explanation:
     is_cause: bool = False
     replayed: Outcomes = field(default_factory=dict)
 
-    @classmethod
-    def of_cause(cls, cause: Problem, shown: Shown, num_failing: int) -> "Explanation":
-        """Return the explanation by a `Cause`."""
-        mistake = Mistake(name_of(cause) or cause.id, (), cause.message, cause.hint)
-        return cls(mistake, shown, num_failing, False, is_cause=True)
-
     @property
     def is_whole(self) -> bool:
         """Return whether the answer shows this mistake in all failing problems."""
@@ -108,7 +102,6 @@ class _Naming:
             return None
         return Explanation(mistake, shown, len(self.failing), self.says_little, **more)
 
-    # ------------------------------------------------------------ known mistakes
     def explained_by_known(self, mistake: Mistake, replayed: Outcomes) -> Explanation | None:
         """Return the explanation by an answer that makes a mistake, if the rule allows it.
 
@@ -142,9 +135,7 @@ class _Naming:
             return same_records(probe, ours.gradients, theirs.gradients)
         if aspect == "attributes":
             return same_records(probe, ours.attributes, theirs.attributes)
-        if aspect == "parameters":
-            return ours.parameters == theirs.parameters
-        return aspect != "dtype" or _dtypes(ours) == _dtypes(theirs)
+        return aspect != "parameters" or ours.parameters == theirs.parameters
 
     def related(self, holds: Callable, name: str) -> frozenset[str] | None:
         """Return the wrong aspects of a problem if its numbers have a relation to the correct."""
@@ -154,7 +145,6 @@ class _Naming:
         is_shown = fits and aspects <= {"shape", "values", "gradients"}
         return None if fits is None else aspects if is_shown else frozenset()
 
-    # ------------------------------------------------------------ causes
     def causes(self) -> Iterator[tuple[Mistake, Look]]:
         """Yield the causes of differences, as mistakes."""
         is_right_once = any(found.keys() == {"mutated"} for found in self.found.values())
@@ -168,10 +158,9 @@ class _Naming:
             for cause in about:
                 if isinstance(cause, Cause) and all(isinstance(one, Cause) for one in about):
                     of.setdefault(cause.name or cause.id, {})[name] = cause
-        for id, causes in of.items():
-            cause = next(iter(causes.values()))
+        for causes in of.values():
             shown = {name: frozenset(self.found[name]) for name in causes}
-            yield Mistake(id, (), cause.message, cause.hint), shown.get
+            yield _named(next(iter(causes.values()))), shown.get
 
     def cut_off(self) -> Iterator[tuple[Mistake, Look]]:
         """Yield the cause that wrong values do not depend on an argument in any problem."""
@@ -182,12 +171,16 @@ class _Naming:
         cut = [v.problem for v in found if v and name_of(v.problem) == "gradient_cut"]
         if cut and len(cut) == len(judged):
             shown = {name: frozenset(self.found[name]) for name in self.failing}
-            yield Mistake("gradient_cut", (), cut[0].message, cut[0].hint), shown.get
+            yield _named(cut[0]), shown.get
 
 
 def name_of(problem: object) -> str | None:
     """Return the mistake's name if the problem is a `Cause`, else None."""
     return (problem.name or problem.id) if isinstance(problem, Cause) else None
+
+
+def _named(cause: Problem) -> Mistake:
+    return Mistake(name_of(cause) or cause.id, (), cause.message, cause.hint)
 
 
 def _by_aspect(found: Iterable[Violation]) -> dict[str, Violation]:
@@ -201,13 +194,6 @@ def _telling(aspects: Iterable[str]) -> set[str]:
         if found & telling:
             return found & telling
     return found
-
-
-def _dtypes(seen: Observation) -> list[str]:
-    """Return the dtype of each result."""
-    if seen.outputs is None:
-        return []
-    return [part.dtype for part in seen.outputs.items.values() or [seen.outputs]]
 
 
 def _same_error(ours: Observation, theirs: Observation, num_words: int | None = None) -> bool:
@@ -277,7 +263,7 @@ def explain(
     and causes can be named.
     """
     naming = _Naming(exercise, prepare(exercise, seed), student)
-    broken = [Explanation.of_cause(one.problem, {}, 0) for one in extra]
+    broken = [Explanation(_named(one.problem), {}, 0, False, is_cause=True) for one in extra]
     if not naming.failing:
         return next(iter(broken), None)
     found: list[Explanation | None] = []
@@ -289,7 +275,6 @@ def explain(
         found += itertools.starmap(
             naming.explained_by_known, _replays(exercise, seed, general_mistakes)
         )
-    if replay and not any(one and one.is_whole for one in found):
         for mistake in RELATIONS:
             look = functools.partial(naming.related, mistake.answers[0])
             found.append(naming.explained_by(mistake, look))

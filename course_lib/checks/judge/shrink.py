@@ -135,7 +135,7 @@ def _reproduces(exercise: Exercise, mistake: Mistake, found: Violation) -> bool:
         return True
     probe = found.probe
     if mistake in RELATIONS:
-        return bool(are_related(*mistake.answers, exercise.returns, found))
+        return bool(are_related(mistake.answers[0], exercise.returns, found))
     replays = (
         Replay(exercise, model, [(probe, found.expected)])[probe.name][0]
         for model in mistake.answers

@@ -318,12 +318,9 @@ class LengthsOnlyWithoutAMask(Softmax):
 @like(OneMaskOnly)
 class EitherMask(Softmax):
     def join(self, scores, real, own) -> Tensor:
-        both = real is not None and own is not None
-        return (
-            (real | own) & own.new_ones(scores.shape)
-            if both
-            else Softmax.join(self, scores, real, own)
-        )
+        if real is None or own is None:
+            return Softmax.join(self, scores, real, own)
+        return (real | own).expand(scores.shape)
 
 
 @mistake
@@ -480,9 +477,9 @@ class RootOfAllHeads(RootOfAnotherSize):
 
 @like(RootOfAnotherSize)
 class RootOfTheValues(RootOfAnotherSize):
-    def attend(self, inputs, *masks) -> tuple:
+    def attend(self, inputs, valid_lens=None, mask=None) -> tuple:
         self.size = inputs[2].shape[-1]
-        return type(self).__mro__[1].attend(self, inputs, *masks)
+        return type(self).__mro__[1].attend(self, inputs, valid_lens, mask)
 
     def score(self, q, k) -> Tensor:
         return self.product(q, k) / math.sqrt(self.size)

@@ -309,8 +309,8 @@ class NoMaskWithoutCache(NoMaskWithCache):
 
 @mistake
 class GroupsTiled(Grouped):
-    """Head i uses group i % g, but it must use group i // (h / g), so that neighboring heads share
-    a group.
+    """Head i must use the keys and the values of group i // (h / g), so that neighboring heads
+    share a group. In your code some heads use another group, such as i % g.
 
     For 4 heads and 2 groups, which group does head 1 use in your code?
     """
@@ -409,6 +409,7 @@ EXERCISE = Exercise(
     mistakes=of_these(
         Grouped,
         (Unscaled, OverQueries, WeightsWithGraph, WeightsReturnedToo, MergeWithoutTranspose),
+        without={"split_without_transpose", "split_and_merge_without_transpose"},
     ),
     properties=WEIGHTS,
     hints=(

@@ -78,6 +78,8 @@ def edges(rng) -> Problems:
         array.data[:, :, 2:] = [[-1e30], [1e4], [-1e30]]
     yield "A query with no allowed key must get zeros."
     yield edge(*draw(2, 4, 2, 3, 5, 6, 1), [4, 5], mask=some)
+    yield "An item of length 0 must get zeros."
+    yield edge(*draw(2, 4, 2, 3, 5, 6, 1), [0, 4])
     yield "A mask (batch, 1, 1, m) must apply to every head and query of an item."
     given = draw(2, 6, 3, 4, 5, 1, 7)
     yield edge(*given, mask=masks(rng, 2, 1, 1, 5))

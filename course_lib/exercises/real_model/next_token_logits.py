@@ -171,12 +171,6 @@ def one_cache_for_all(model, tokens, caches=None) -> Tensor:
     return logits_of(model, read(model, tokens, caches, RIGHT, cache_of=first))
 
 
-@like(one_cache_for_all)
-def caches_reversed(model, tokens, caches=None) -> Tensor:
-    caches = caches and [*caches][::-1]
-    return logits_of(model, read(model, tokens, caches, RIGHT))
-
-
 @mistake
 def scaled_embeddings(model, tokens, caches=None) -> Tensor:
     """You multiply the vectors of the tokens by sqrt(D), as Gemma does. Here x begins with the

@@ -89,7 +89,7 @@ class QueriesMasked(Encoder):
     Which axis of the mask belongs to the keys?
     """
 
-    def attend(self, queries, keys=None, *, valid_lens) -> Tensor:
+    def attend(self, queries, keys=None, values=None, *, valid_lens) -> Tensor:
         mask = None if valid_lens is None else real(queries, valid_lens)[..., None]
         return self.attention(queries, queries, queries, mask=mask)
 

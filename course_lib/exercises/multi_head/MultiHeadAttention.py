@@ -289,7 +289,8 @@ EXERCISE = Exercise(
     mistakes=shared(
         MultiHead,
         without={
-            *("root_of_all_heads", "split_without_transpose", "split_and_merge_without_transpose"),
+            *("root_of_all_heads", "root_of_the_values"),
+            *("split_without_transpose", "split_and_merge_without_transpose"),
         },
     ),
     properties=WEIGHTS,

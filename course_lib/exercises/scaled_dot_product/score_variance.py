@@ -129,8 +129,8 @@ def divided_by_d(d, num_samples, scaled, generator) -> float:
 
 @mistake
 def variance_by_root(d, num_samples, scaled, generator) -> float:
-    """Your scaled variance is the other one divided by sqrt(d). If each score is divided by sqrt(d),
-    the variance falls by the factor d.
+    """Your scaled variance is the other one divided by sqrt(d). If each score is divided by
+    sqrt(d), the variance falls by the factor d.
 
     What does a factor before the sum do to a variance?
     """

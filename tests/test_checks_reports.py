@@ -258,8 +258,63 @@ def test_a_mistake_that_only_raises_needs_the_same_message():
     report = grade("batched_scores", lambda queries, keys: queries @ keys)
     assert report.mistake and "Your code raised RuntimeError" in report.findings[0].message
     report = grade("batched_scores", lambda queries, keys: keys @ queries)
-    assert report.mistake is None
-    assert report.findings[0].message.startswith("Your code raised ")
+    assert report.mistake == "sizes_do_not_fit"
+    assert " Your code raised " in report.findings[0].message
+
+
+def mean_for_sum(a, b):
+    return (a[..., :, :, None] * b[..., None, :, :]).mean(-2)
+
+
+def columns_reversed(a, b):
+    return (a[..., :, :, None] * b[..., None, :, :]).sum(-2).flip(-1)
+
+
+def one_sign_wrong(a, b):
+    product = (a[..., :, :, None] * b[..., None, :, :]).sum(-2)
+    return torch.cat([-product[..., :1], product[..., 1:]], dim=-1)
+
+
+def first_factor_alone(a, b):
+    return (a[..., :, :, None] * b.detach()[..., None, :, :]).sum(-2) ** 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "named"),
+    [
+        (mean_for_sum, "another_factor"),
+        (columns_reversed, "numbers_rearranged"),
+        (one_sign_wrong, "negated"),
+        (first_factor_alone, "gradient_cut"),
+        (lambda a, b: mean_for_sum(a, b) + 1, None),
+    ],
+)
+def test_a_relation_to_the_correct_numbers_is_named_in_any_exercise(answer, named):
+    assert grade("bmm", answer).mistake == named
+
+
+@pytest.mark.parametrize(
+    ("answer", "named"),
+    [
+        (lambda x, heads: x.transpose(1, 2).view(-1), "view_impossible"),
+        (lambda x, heads: x.permute(0, 2, 1, 3), "another_number_of_axes"),
+        (lambda x, heads: x + x.mT, "sizes_do_not_fit"),
+        (lambda x, heads: x[..., heads + 99], "index_out_of_range"),
+        (lambda x, heads: x if x > 0 else -x, "truth_of_many"),
+        (lambda x, heads: x + None, "none_used"),
+        (lambda x, heads: 1 / 0, None),
+    ],
+)
+def test_an_error_is_named_if_its_message_tells_what_the_code_does(answer, named):
+    report = grade("split_heads", answer)
+    assert report.mistake == named and "Your code raised" in report.findings[0].message
+
+
+def test_a_second_flaw_may_change_the_values_of_half_of_the_problems():
+    known = lookups(one_more=off(n2=1, n3=1, n4=1, n5=1))
+    assert judge_answer(known, off(n2=1, n3=1, n4=1, n5=7)).mistake == "one_more"
+    assert judge_answer(known, off(n2=1, n3=1, n4=7, n5=7)).mistake == "one_more"
+    assert judge_answer(known, off(n2=1, n4=1)).mistake is None, "it is right where n is 3"
 
 
 def test_a_problem_that_names_its_mistake_names_it_only_if_all_problems_are_this_one():

@@ -6,10 +6,10 @@ kinds. A known mistake shows where the answer has the record of a wrong answer t
 cause where all differences have this cause, and a mistake of any exercise where the answer has the
 correct result, changed by it.
 
-A mistake is named if it shows in the plainest problem that fails, in most of those that fail, and
-wherever else it would have a consequence. Only where the answer raises an error, and in edge cases
-and gradients, it may fail differently, because of a second flaw. If several mistakes are left, the
-one that shows in the most problems is named, or the first of these in the order above.
+A mistake is named if it shows in the plainest problem that fails, in at least half of those that
+fail, and has no consequence where the answer is correct. The other problems may fail because of a
+second flaw. If several mistakes are left, the one that shows in the most problems is named, or the
+first of these in the order above.
 """
 
 import functools
@@ -22,7 +22,7 @@ from course_lib.checks.judge.comparisons import Cause, Problem, same_record, sam
 from course_lib.checks.judge.correct_results import ChangedResult
 from course_lib.checks.judge.definitions import Exercise, Mistake
 from course_lib.checks.judge.example import importance
-from course_lib.checks.judge.general_mistakes import general_mistakes
+from course_lib.checks.judge.general_mistakes import RELATIONS, are_related, general_mistakes
 from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.judge.violations import (
     HYGIENE,
@@ -58,12 +58,6 @@ class Explanation:
     is_cause: bool = False
     replayed: Outcomes = field(default_factory=dict)
 
-    @classmethod
-    def of_cause(cls, cause: Problem, shown: Shown, num_failing: int) -> "Explanation":
-        """Return the explanation by a `Cause`."""
-        mistake = Mistake(name_of(cause) or cause.id, (), cause.message, cause.hint)
-        return cls(mistake, shown, num_failing, False, is_cause=True)
-
     @property
     def is_whole(self) -> bool:
         """Return whether the answer shows this mistake in all failing problems."""
@@ -78,7 +72,8 @@ class Explanation:
 class _Naming:
     """The rule, applied to the outcomes of an answer."""
 
-    def __init__(self, prepared: Prepared, outcomes: Outcomes):
+    def __init__(self, exercise: Exercise, prepared: Prepared, outcomes: Outcomes):
+        self.exercise = exercise
         self.probes = {probe.name: probe for probe, _ in prepared if probe.name in outcomes}
         self.outcomes = outcomes
         self.found = {name: _by_aspect(found) for name, (_, found) in outcomes.items()}
@@ -94,25 +89,19 @@ class _Naming:
     def explained_by(self, mistake: Mistake, look: Look, **more: Any) -> Explanation | None:
         """Return the explanation if the rule allows it."""
         shown: dict[str, frozenset[str]] = {}
-        first = self.failing[0]
         for name in self.order:
             aspects = look(name)
-            if aspects:
+            if aspects and name in self.failing:
                 shown[name] = aspects
-            elif name == first or (aspects is not None and not self._has_another_flaw(name)):
+            elif aspects is None and (name != self.failing[0] or mistake in RELATIONS):
+                continue
+            elif name == self.failing[0] or name not in self.failing:
                 return None
-        explained = {name: aspects for name, aspects in shown.items() if name in self.failing}
         least = len(self.failing) if self.says_little else len(self.failing) / 2
-        if len(explained) < least:
+        if len(shown) < least:
             return None
-        return Explanation(mistake, explained, len(self.failing), self.says_little, **more)
+        return Explanation(mistake, shown, len(self.failing), self.says_little, **more)
 
-    def _has_another_flaw(self, name: str) -> bool:
-        """Return whether a problem may fail because of a second flaw: an error, or another part."""
-        found, first = self.found[name], self.probes[self.failing[0]]
-        return "raised" in found or (bool(found) and self.probes[name].part != first.part)
-
-    # ------------------------------------------------------------ known mistakes
     def explained_by_known(self, mistake: Mistake, replayed: Outcomes) -> Explanation | None:
         """Return the explanation by an answer that makes a mistake, if the rule allows it.
 
@@ -133,39 +122,29 @@ class _Naming:
         if not wanted:
             return None
         ours, own = self.outcomes[name][0], self.found[name]
-        same = all(
-            aspect in own and self._is_same(aspect, name, ours, theirs, replayed)
-            for aspect in wanted
-        )
+        same = all(aspect in own and self._is_same(aspect, name, ours, theirs) for aspect in wanted)
         return frozenset(wanted) if same else frozenset()
 
-    def _is_same(self, aspect, name, ours: Observation, theirs: Observation, replayed) -> bool:
+    def _is_same(self, aspect, name, ours: Observation, theirs: Observation) -> bool:
         probe = self.probes[name]
         if aspect == "raised":
-            return self._raises_the_same(ours, theirs, replayed)
+            return _same_error(ours, theirs, 3)
         if aspect in ("values", "shape", "type", "kind"):
             return same_record(probe, ours.outputs, theirs.outputs)
         if aspect == "gradients":
             return same_records(probe, ours.gradients, theirs.gradients)
         if aspect == "attributes":
             return same_records(probe, ours.attributes, theirs.attributes)
-        if aspect == "parameters":
-            return ours.parameters == theirs.parameters
-        return aspect != "dtype" or _dtypes(ours) == _dtypes(theirs)
+        return aspect != "parameters" or ours.parameters == theirs.parameters
 
-    def _raises_the_same(self, ours: Observation, theirs: Observation, replayed: Outcomes) -> bool:
-        """Return whether both raised the same error or failed in the same calls."""
-        same = _same_error(ours, theirs, 3)
-        errors = [_error_of(seen)[:3] for seen in (ours, theirs)]
-        injecting = any(seen.raised and seen.raised.phase == "inject" for seen in (ours, theirs))
-        if same or injecting or () in errors or _UNEXPECTED in errors:
-            return same
-        failing = {name for name, found in self.found.items() if "raised" in found}
-        return failing != self.found.keys() and all(
-            (name in failing) == ("raised" in _by_aspect(replayed[name][1])) for name in self.found
-        )
+    def related(self, holds: Callable, name: str) -> frozenset[str] | None:
+        """Return the wrong aspects of a problem if its numbers have a relation to the correct."""
+        aspects = frozenset(_telling(self.found[name]))
+        wrong = next((v for v in self.outcomes[name][1] if v.aspect in aspects), None)
+        fits = wrong and are_related(holds, self.exercise.returns, wrong)
+        is_shown = fits and aspects <= {"shape", "values", "gradients"}
+        return None if fits is None else aspects if is_shown else frozenset()
 
-    # ------------------------------------------------------------ causes
     def causes(self) -> Iterator[tuple[Mistake, Look]]:
         """Yield the causes of differences, as mistakes."""
         is_right_once = any(found.keys() == {"mutated"} for found in self.found.values())
@@ -176,19 +155,32 @@ class _Naming:
             # Extra parameters and changed arguments cause the other differences of a problem.
             aspects = found.keys() & first or found.keys() - set(HYGIENE) or found.keys()
             about = [v.problem for v in self.outcomes[name][1] if v.aspect in aspects]
-            names = {name_of(problem) for problem in about}
-            cause = about[0]
-            if len(names) == 1 and isinstance(cause, Cause):
-                of.setdefault(cause.name or cause.id, {})[name] = cause
-        for id, causes in of.items():
-            cause = next(iter(causes.values()))
+            for cause in about:
+                if isinstance(cause, Cause) and all(isinstance(one, Cause) for one in about):
+                    of.setdefault(cause.name or cause.id, {})[name] = cause
+        for causes in of.values():
             shown = {name: frozenset(self.found[name]) for name in causes}
-            yield Mistake(id, (), cause.message, cause.hint), shown.get
+            yield _named(next(iter(causes.values()))), shown.get
+
+    def cut_off(self) -> Iterator[tuple[Mistake, Look]]:
+        """Yield the cause that wrong values do not depend on an argument in any problem."""
+        judged = [name for name in self.failing if self.probes[name].grad_outputs is not None]
+        found = [
+            self.found[name].get("gradients") for name in judged if "values" in self.found[name]
+        ]
+        cut = [v.problem for v in found if v and name_of(v.problem) == "gradient_cut"]
+        if cut and len(cut) == len(judged):
+            shown = {name: frozenset(self.found[name]) for name in self.failing}
+            yield _named(cut[0]), shown.get
 
 
 def name_of(problem: object) -> str | None:
     """Return the mistake's name if the problem is a `Cause`, else None."""
     return (problem.name or problem.id) if isinstance(problem, Cause) else None
+
+
+def _named(cause: Problem) -> Mistake:
+    return Mistake(name_of(cause) or cause.id, (), cause.message, cause.hint)
 
 
 def _by_aspect(found: Iterable[Violation]) -> dict[str, Violation]:
@@ -202,13 +194,6 @@ def _telling(aspects: Iterable[str]) -> set[str]:
         if found & telling:
             return found & telling
     return found
-
-
-def _dtypes(seen: Observation) -> list[str]:
-    """Return the dtype of each result."""
-    if seen.outputs is None:
-        return []
-    return [part.dtype for part in seen.outputs.items.values() or [seen.outputs]]
 
 
 def _same_error(ours: Observation, theirs: Observation, num_words: int | None = None) -> bool:
@@ -228,9 +213,6 @@ def _error_of(seen: Observation) -> tuple[str, ...]:
         return ()
     words = seen.raised.message.split()
     return (seen.raised.type_name, *(words[1:] if words and words[0].endswith("()") else words))
-
-
-_UNEXPECTED = ("TypeError", "got", "an")  # unexpected keyword argument
 
 
 def _says_little(seen: Observation) -> bool:
@@ -280,8 +262,8 @@ def explain(
     `extra` are broken rules, which are named if no known mistake is. Without `replay`, only these
     and causes can be named.
     """
-    naming = _Naming(prepare(exercise, seed), student)
-    broken = [Explanation.of_cause(one.problem, {}, 0) for one in extra]
+    naming = _Naming(exercise, prepare(exercise, seed), student)
+    broken = [Explanation(_named(one.problem), {}, 0, False, is_cause=True) for one in extra]
     if not naming.failing:
         return next(iter(broken), None)
     found: list[Explanation | None] = []
@@ -290,11 +272,15 @@ def explain(
     if not broken:
         found += (naming.explained_by(*pair, is_cause=True) for pair in naming.causes())
     if replay and not any(one and one.is_whole for one in found):
-        others = itertools.starmap(
+        found += itertools.starmap(
             naming.explained_by_known, _replays(exercise, seed, general_mistakes)
         )
-        found += (one for one in others if one and one.is_whole)
-    named = [*filter(None, found), *broken]
+        for mistake in RELATIONS:
+            look = functools.partial(naming.related, mistake.answers[0])
+            found.append(naming.explained_by(mistake, look))
+    if not any(found) and not broken:
+        found += (naming.explained_by(*pair, is_cause=True) for pair in naming.cut_off())
+    named = [one for one in found if one and (one.is_whole or not broken)] + broken
     return max(named, key=lambda one: len(one.shown), default=None)
 
 

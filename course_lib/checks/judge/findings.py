@@ -166,7 +166,7 @@ def findings_of(
                 said |= {finding.id, "wrong_values"}
                 findings.append(finding)
         of_outputs = violation.aspect == "gradients" or problem.id == "attribute_values"
-        if of_outputs and violation.probe.name in misled:
+        if of_outputs and violation.probe.name in misled and name_of(problem) != cause:
             continue  # these follow from wrong outputs
         if problem.id == "precision_lost" and "wrong_values" in said:
             continue  # a wrong value may happen to be nearly correct

@@ -1,17 +1,23 @@
-"""The known mistakes of any exercise, which change correct results before returning them."""
+"""The known mistakes of any exercise.
+
+Most of them change correct results before returning them. `RELATIONS` compare the student's numbers
+with the correct ones.
+"""
 
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
+from course_lib.checks.judge.comparisons import arrays_agree, named_parts, tolerance_for
 from course_lib.checks.judge.correct_results import ChangedResult
-from course_lib.checks.judge.definitions import Exercise, Mistake
+from course_lib.checks.judge.definitions import Exercise, Mistake, Returned
+from course_lib.checks.judge.violations import Violation
 
-_HOLDS = {"numbers": "f", "whole numbers": "i", "anything": "fib"}
+_HOLDS = {"numbers": "f", "anything": "fib"}
 
 
 def _only(what: str, change: Callable, only: int | None, *results: Any) -> Any:
@@ -63,16 +69,6 @@ def general_mistakes(exercise: Exercise) -> tuple[Mistake, ...]:
         ),
         of(
             "anything",
-            "axes_joined",
-            lambda result: result.reshape(-1, *result.shape[2:]),
-            lambda result: result.reshape(*result.shape[:-2], -1),
-            lambda result: result.reshape(-1),
-        )(
-            "Your numbers are right, but neighboring axes are joined into one.",
-            "Which step joins axes (`flatten`, `reshape`, `cat`), and which axes must stay apart?",
-        ),
-        of(
-            "anything",
             "one_item_only",
             lambda result: _of_items(result)[:1],
             lambda result: _of_items(result)[0],
@@ -103,10 +99,6 @@ def general_mistakes(exercise: Exercise) -> tuple[Mistake, ...]:
             "Your numbers are right, but at least one axis of size 1 is missing.",
             "Does a step such as `squeeze()` remove more axes than the one you mean?",
         ),
-        of("numbers", "negated", lambda result: -result)(
-            "Your numbers have the wrong sign; otherwise they are right.",
-            "Which step decides the sign?",
-        ),
         of("numbers", "root_of_the_result", lambda result: result**0.5)(
             "Your numbers are the square roots of the right ones.",
             "Which step takes a root (`sqrt`, `norm`, `cdist`)?",
@@ -119,10 +111,6 @@ def general_mistakes(exercise: Exercise) -> tuple[Mistake, ...]:
             "Your numbers are the softmax of the right ones.",
             "Which of your steps is not in the formula?",
         ),
-        of("whole numbers", "counted_from_one", lambda result: result + 1)(
-            "Each of your numbers is larger by 1 than it should be.",
-            "Do you count from 0 or from 1?",
-        ),
         of(
             "numbers",
             "summed_over_leading_axes",
@@ -133,10 +121,6 @@ def general_mistakes(exercise: Exercise) -> tuple[Mistake, ...]:
             "You add up results over leading axes, such as the items of a batch. Each item must "
             "have its own result.",
             "Which axes are left in your result, and which step removes the others?",
-        ),
-        of("anything", "list_returned", lambda result: result.tolist())(
-            "Your result is right, but it consists of Python numbers instead of the required type.",
-            "Which of your steps makes Python numbers (`.item()`, `.tolist()`)?",
         ),
     ]
     if num_results > 1:
@@ -162,3 +146,70 @@ def general_mistakes(exercise: Exercise) -> tuple[Mistake, ...]:
             )
         )
     return tuple(found)
+
+
+def are_related(holds: Callable, returns: Sequence[Returned], wrong: Violation) -> bool | None:
+    """Return whether a relation holds for each wrong result, or gradient if these are wrong.
+
+    None means that any numbers would fit, as a single number does.
+    """
+    seen, expected, fits = wrong.seen, wrong.expected, set()
+    parts = named_parts(returns, expected.outputs, seen.outputs) if seen.outputs else []
+    if wrong.aspect == "gradients":
+        parts = [(key, expected.gradients[key], one) for key, one in seen.gradients.items()]
+    for _, value, recorded in parts:
+        correct, ours = np.asarray(value), recorded.data
+        if ours is None or correct.dtype.kind != "f" or ours.dtype.kind != "f":
+            return False
+        tolerance = tolerance_for(wrong.probe, recorded)
+        if not arrays_agree(correct, ours, tolerance):
+            # With a larger tolerance, numbers may fit by chance.
+            fits.add(holds(correct, ours, tolerance) if tolerance <= 1e-3 else None)
+    return None if fits == {None} else bool(fits) and False not in fits
+
+
+def _scaled(correct: np.ndarray, ours: np.ndarray, tolerance: float) -> bool | None:
+    """Return whether all numbers, or those of each row, are multiplied by the same number."""
+    if ours.shape != correct.shape or not np.isfinite(ours).all():
+        return False
+    for size in (correct.size, *correct.shape[-1:]):
+        rows, our_rows = correct.reshape(-1, size), ours.reshape(-1, size)
+        largest = np.abs(rows).argmax(-1)[:, None]
+        top, our_top = (np.take_along_axis(each, largest, -1) for each in (rows, our_rows))
+        if not (rows != top)[rows != 0].any():
+            return None
+        factors = our_top / np.where(top, top, np.inf)
+        if our_top[top != 0].all() and arrays_agree(rows * factors, our_rows, tolerance):
+            return True
+    return False
+
+
+def _rearranged(correct: np.ndarray, ours: np.ndarray, tolerance: float) -> bool | None:
+    """Return whether these are the same numbers, most of them different, in another order."""
+    if ours.size == correct.size and np.unique(correct).size <= max(2, correct.size / 2):
+        return None
+    moved = not arrays_agree(correct.ravel(), ours.ravel(), tolerance)
+    return moved and arrays_agree(np.sort(correct, None), np.sort(ours, None), tolerance)
+
+
+RELATIONS = (
+    Mistake(
+        "negated",
+        (lambda correct, ours, tolerance: arrays_agree(abs(correct), abs(ours), tolerance),),
+        "Your numbers, or some of them, have the wrong sign; otherwise they are right.",
+        "Which step decides the sign?",
+    ),
+    Mistake(
+        "numbers_rearranged",
+        (_rearranged,),
+        "Your result holds the correct numbers, but some of them are at the wrong index.",
+        "Which step decides the order of the numbers (`reshape`, `transpose`, an index)?",
+    ),
+    Mistake(
+        "another_factor",
+        (_scaled,),
+        "Your numbers are the correct ones multiplied by a factor, which may differ from row to "
+        "row.",
+        "Does your code leave out a division, divide twice, or take a mean instead of a sum?",
+    ),
+)

@@ -10,6 +10,7 @@ import numpy as np
 from course_lib.checks.judge.comparisons import same_record
 from course_lib.checks.judge.definitions import Exercise, Mistake, Property
 from course_lib.checks.judge.explain import Replay
+from course_lib.checks.judge.general_mistakes import RELATIONS, are_related
 from course_lib.checks.judge.prepare import expect
 from course_lib.checks.judge.violations import Violation, find_violations
 from course_lib.checks.observe.observation import Observation
@@ -133,6 +134,8 @@ def _reproduces(exercise: Exercise, mistake: Mistake, found: Violation) -> bool:
     if found.seen.outputs is None:
         return True
     probe = found.probe
+    if mistake in RELATIONS:
+        return bool(are_related(mistake.answers[0], exercise.returns, found))
     replays = (
         Replay(exercise, model, [(probe, found.expected)])[probe.name][0]
         for model in mistake.answers

@@ -5,6 +5,7 @@ values, gradients, mutated, dtype, ...). The aspects in `HYGIENE` count toward t
 The others count toward the probe's own part.
 """
 
+import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -248,7 +249,7 @@ def _wrong_attribute(
             "Which axes should it have, and in which order?",
         )
     if not arrays_agree(np.asarray(value), got.data, tolerance_for(probe, got)):
-        which = "after the softmax and before dropout"
+        which = "after the softmax" + " and before dropout" * probe.training
         if probe.scenario in ("after_another_call", "after_a_call_with_lengths"):
             which = "of this module's last call"
         says = f"`self.{name}` must hold the weights {which}, but holds other numbers."
@@ -298,17 +299,21 @@ def _wrong_gradients(
     exercise: Exercise, probe: Probe, expected: Expected, seen: Observation
 ) -> Problem | None:
     """Return the problem of the first gradient that is wrong, or of one that is cut off."""
-    problems = (
+    problems = [
         _wrong_gradient(probe, name, value, seen.gradients.get(name))
         for name, value in expected.gradients.items()
-    )
-    return next(filter(None, problems), None) or _cut_off(exercise, probe, seen)
+    ]
+    found = sorted(filter(None, problems), key=lambda one: not isinstance(one, Cause))
+    return next(iter(found), None) or _cut_off(exercise, probe, seen)
 
 
 def _wrong_gradient(probe, name, value, got: Recorded | None) -> Problem | None:
     if got is None or got.data is None:
         if np.any(value):
-            return Cause("gradient_cut", f"No gradient reaches `{name}`.", _LEAVES_THE_GRAPH)
+            fact = (
+                f"No gradient reaches `{name}`: your result does not use it, or a step detaches it."
+            )
+            return Cause("gradient_cut", fact, _LEAVES_THE_GRAPH)
         if got is not None:
             return None
         return Cause(
@@ -524,8 +529,22 @@ def _raised_problem(probe: Probe, seen: Observation, raised: Raised) -> Problem:
         fact = "Your own code raises an error for arguments that are allowed."
         question = "For which arguments does the statement ask for an error?"
         return Cause("raised", f"{fact} {message}", question, "allowed_input_rejected")
+    for pattern, name, fact in _ERRORS:
+        if re.search(pattern, raised.message):
+            return Cause("raised", f"{fact} {message}", hint, name)
     return Problem("raised", message, hint)
 
+
+_SIZES = "must match|not be broadcast|shape mismatch|invalid for input|multiplied|batch2|core dim"
+_AXES = "to unpack|Dimension out of range|too many indices|desired ordering|axes don't match"
+_ERRORS = (  # patterns of messages that tell what the code does
+    ("NoneType", "none_used", "Your code uses None as if it were a value."),
+    ("view size", "view_impossible", "Only `reshape` can join axes after a transpose."),
+    (_AXES, "another_number_of_axes", "Your code expects another number of axes."),
+    ("is ambiguous", "truth_of_many", "`if`, `and` and `not` need one bool, not a tensor of many."),
+    (_SIZES, "sizes_do_not_fit", "Your code combines sizes that do not fit each other."),
+    ("out of (range|bounds)", "index_out_of_range", "Your code asks for a missing entry."),
+)
 
 _CAUSES = {  # texts of a probe's device and of torch
     MIXED_UP: Cause(

@@ -269,7 +269,8 @@ class NothingMasked(Softmax):
 
 @mistake
 class MaskInverted(Softmax):
-    """The masking is inverted: where a mask drops keys, you drop the allowed ones instead.
+    """The masking is inverted: where a mask or lengths drop keys, you drop the allowed ones
+    instead.
 
     True means 'may attend'. Does your code expect the opposite?
     """
@@ -290,10 +291,16 @@ class AllowedInvertedIfAnyIsDropped(Softmax):
         return allowed if allowed.all() else ~allowed
 
 
+@like(MaskInverted)
+class LengthsInverted(Softmax):
+    def real(self, scores, valid_lens) -> Tensor:
+        return ~type(self).__mro__[1].real(self, scores, valid_lens)
+
+
 @mistake
 class OneMaskOnly(Softmax):
-    """If there are both lengths and a mask, you use only one of them. A key must be allowed by
-    both.
+    """If there are both lengths and a mask, you use only one of them, or a key needs only one of
+    them. A key must be allowed by both.
 
     If both are given, where does one of them get lost?
     """
@@ -306,6 +313,58 @@ class OneMaskOnly(Softmax):
 class LengthsOnlyWithoutAMask(Softmax):
     def join(self, scores, real, own) -> Tensor:
         return Softmax.join(self, scores, None if own is not None else real, own)
+
+
+@like(OneMaskOnly)
+class EitherMask(Softmax):
+    def join(self, scores, real, own) -> Tensor:
+        if real is None or own is None:
+            return Softmax.join(self, scores, real, own)
+        return (real | own).expand(scores.shape)
+
+
+@mistake
+class LengthsShifted(Softmax):
+    """A length of n does not allow the first n keys in your code: one key is added or missing, the
+    last keys are allowed, or a length of another query is used.
+
+    Which positions are below a length of 2?
+    """
+
+    def align(self, scores, lens) -> Tensor:
+        return type(self).__mro__[1].align(self, scores, lens) + 1
+
+
+@like(LengthsShifted)
+class LengthsShorter(Softmax):
+    def align(self, scores, lens) -> Tensor:
+        return type(self).__mro__[1].align(self, scores, lens) - 1
+
+
+@like(LengthsShifted)
+class LengthsAtLeastOne(Softmax):
+    def align(self, scores, lens) -> Tensor:
+        return type(self).__mro__[1].align(self, scores, lens).clamp(min=1)
+
+
+@like(LengthsShifted)
+class LengthsFromTheEnd(Softmax):
+    def real(self, scores, valid_lens) -> Tensor:
+        return type(self).__mro__[1].real(self, scores, valid_lens).flip(-1)
+
+
+@like(LengthsShifted)
+class LengthsOfTheFirstQuery(Softmax):
+    def align(self, scores, lens) -> Tensor:
+        lens = lens[:, 0] if lens.dim() == 2 else lens
+        return type(self).__mro__[1].align(self, scores, lens)
+
+
+@like(LengthsShifted)
+class LengthsOfTheLongestQuery(Softmax):
+    def align(self, scores, lens) -> Tensor:
+        lens = lens.amax(1) if lens.dim() == 2 else lens
+        return type(self).__mro__[1].align(self, scores, lens)
 
 
 @mistake
@@ -337,6 +396,14 @@ class FilledWithZero(Softmax):
 
     def fill(self, scores, allowed) -> Tensor:
         return scores.masked_fill(~allowed, 0.0)
+
+
+@like(FilledWithZero)
+class ScoresTimesMask(Softmax):
+    spare = untouched
+
+    def fill(self, scores, allowed) -> Tensor:
+        return scores * allowed
 
 
 @mistake
@@ -377,8 +444,8 @@ class OverAxis1(FiniteFill):
 
 @mistake
 class RootOfAnotherSize(Attention):
-    """You divide the scores by the wrong number, such as the root of the number of queries, keys,
-    value features, or features of all heads.
+    """You divide the scores by the wrong number, such as a constant, the root of a root, or the
+    root of the number of queries, keys, value features, or features of all heads.
 
     How many products are summed in one score?
     """
@@ -406,6 +473,28 @@ class RootOfAllHeads(RootOfAnotherSize):
     def score(self, q, k) -> Tensor:
         heads = q.shape[1] if q.dim() == 4 else 1
         return self.product(q, k) / math.sqrt(heads * q.shape[-1])
+
+
+@like(RootOfAnotherSize)
+class RootOfTheValues(RootOfAnotherSize):
+    def attend(self, inputs, valid_lens=None, mask=None) -> tuple:
+        self.size = inputs[2].shape[-1]
+        return type(self).__mro__[1].attend(self, inputs, valid_lens, mask)
+
+    def score(self, q, k) -> Tensor:
+        return self.product(q, k) / math.sqrt(self.size)
+
+
+@like(RootOfAnotherSize)
+class RootOf64(RootOfAnotherSize):
+    def score(self, q, k) -> Tensor:
+        return self.product(q, k) / 8
+
+
+@like(RootOfAnotherSize)
+class ScaledTwice(RootOfAnotherSize):
+    def score(self, q, k) -> Tensor:
+        return self.product(q, k) * q.shape[-1] ** -0.25
 
 
 @mistake
@@ -653,11 +742,22 @@ class WeightsReturnedToo(AttentionModule):
 
 @mistake
 class MergeWithoutTranspose(WithHeads):
-    """The heads are merged by a reshape without a transpose: a position can get features that
-    belong to other positions.
+    """The heads are split or merged by a reshape without a transpose: a position can get features
+    that belong to other positions.
 
     Which axes must be neighbors before a reshape can join them?
     """
 
     def merge(self, x) -> Tensor:
         return x.reshape(x.shape[0], x.shape[2], -1)
+
+
+@like(MergeWithoutTranspose)
+class SplitWithoutTranspose(WithHeads):
+    def split(self, x) -> Tensor:
+        return x.reshape(x.shape[0], self.num_heads, x.shape[1], -1)
+
+
+@like(MergeWithoutTranspose)
+class SplitAndMergeWithoutTranspose(SplitWithoutTranspose):
+    merge = MergeWithoutTranspose.merge

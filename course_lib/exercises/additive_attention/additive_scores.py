@@ -3,7 +3,7 @@
 import functools
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Array, tensor
@@ -102,11 +102,27 @@ def tanh_after_w_v(queries, keys, w_q, w_k, w_v) -> Tensor:
 
 @mistake
 def multiplied(queries, keys, w_q, w_k, w_v) -> Tensor:
-    """You multiply the projections of query and key entry by entry instead of adding them.
+    """You multiply the projections of query and key entry by entry, or subtract one from the other,
+    instead of adding them.
 
     What does the formula do with w_q q_i and w_k k_j?
     """
     return torch.tanh((queries @ w_q.mT)[:, :, None] * (keys @ w_k.mT)[:, None]) @ w_v
+
+
+@like(multiplied)
+def multiplied_without_tanh(queries, keys, w_q, w_k, w_v) -> Tensor:
+    return ((queries @ w_q.mT)[:, :, None] * (keys @ w_k.mT)[:, None]) @ w_v
+
+
+@like(multiplied)
+def subtracted(queries, keys, w_q, w_k, w_v) -> Tensor:
+    return torch.tanh((queries @ w_q.mT)[:, :, None] - (keys @ w_k.mT)[:, None]) @ w_v
+
+
+@like(multiplied)
+def subtracted_from_the_key(queries, keys, w_q, w_k, w_v) -> Tensor:
+    return -subtracted(queries, keys, w_q, w_k, w_v)
 
 
 @mistake
@@ -118,7 +134,8 @@ def another_activation(queries, keys, w_q, w_k, w_v, activate=torch.sigmoid) -> 
     return activate((queries @ w_q.mT)[:, :, None] + (keys @ w_k.mT)[:, None]) @ w_v
 
 
-like(another_activation)(functools.partial(another_activation, activate=torch.relu))
+for activate in (torch.relu, nn.functional.hardtanh, nn.functional.gelu, nn.functional.silu):
+    like(another_activation)(functools.partial(another_activation, activate=activate))
 
 
 EXERCISE = Exercise(

@@ -67,13 +67,32 @@ def cost(flops, score_bytes) -> dict[str, int]:
 
 @mistake
 def factor_2_missing(batch, num_queries, num_keys, d, d_v, bytes_per_element=4) -> dict[str, int]:
-    """You count multiply-adds. Each one is 2 operations, so your count is half of what it should
-    be.
+    """You do not count 2 operations for each product that a matrix product adds up: a multiply-add
+    counts once, the first addition is left out, or the softmax counts, too.
 
     How many operations does `total += x * y` do?
     """
     scores = batch * num_queries * num_keys
     return cost(scores * (d + d_v), scores * bytes_per_element)
+
+
+@like(factor_2_missing)
+def first_addition_left_out(
+    batch, num_queries, num_keys, d, d_v, bytes_per_element=4
+) -> dict[str, int]:
+    scores = batch * num_queries * num_keys
+    flops = scores * (2 * d - 1) + batch * num_queries * d_v * (2 * num_keys - 1)
+    return cost(flops, scores * bytes_per_element)
+
+
+for _more in range(1, 7):
+
+    @like(factor_2_missing)
+    def softmax_counted(
+        batch, num_queries, num_keys, d, d_v, bytes_per_element=4, more=_more
+    ) -> dict[str, int]:
+        scores = batch * num_queries * num_keys
+        return cost(scores * (2 * d + 2 * d_v + more), scores * bytes_per_element)
 
 
 @mistake
@@ -115,12 +134,32 @@ def int64_overflow(batch, num_queries, num_keys, d, d_v, bytes_per_element=4) ->
 
 @mistake
 def always_4_bytes(batch, num_queries, num_keys, d, d_v, bytes_per_element=4) -> dict[str, int]:
-    """You count 4 bytes per element, whatever `bytes_per_element` is.
+    """Your bytes are not `bytes_per_element` for each score: they are 4 for each, bits, or those of
+    more tensors than the scores.
 
-    Where does your code use `bytes_per_element`?
+    Where does your code use `bytes_per_element`, and of which tensor is it an element?
     """
     scores = batch * num_queries * num_keys
     return cost(2 * scores * (d + d_v), scores * 4)
+
+
+@like(always_4_bytes)
+def bits(batch, num_queries, num_keys, d, d_v, bytes_per_element=4) -> dict[str, int]:
+    scores = batch * num_queries * num_keys
+    return cost(2 * scores * (d + d_v), 8 * scores * bytes_per_element)
+
+
+@like(always_4_bytes)
+def weights_too(batch, num_queries, num_keys, d, d_v, bytes_per_element=4) -> dict[str, int]:
+    scores = batch * num_queries * num_keys
+    return cost(2 * scores * (d + d_v), 2 * scores * bytes_per_element)
+
+
+@like(always_4_bytes)
+def arguments_too(batch, num_queries, num_keys, d, d_v, bytes_per_element=4) -> dict[str, int]:
+    scores = batch * num_queries * num_keys
+    given = batch * (num_queries * d + num_keys * (d + d_v))
+    return cost(2 * scores * (d + d_v), (scores + given) * bytes_per_element)
 
 
 @mistake

@@ -198,6 +198,24 @@ class SeesOnlyTheFuture(Causal):
 
 
 @mistake
+class EdgeOffByOne(Causal):
+    """The edge of your causal mask is off by one: no position attends to itself, or each also
+    attends to the next one.
+
+    May position i attend to itself, and may it attend to i + 1?
+    """
+
+    def past(self, n) -> Tensor:
+        return torch.ones(n, n).tril(-1).bool()
+
+
+@like(EdgeOffByOne)
+class NextPositionSeen(Causal):
+    def past(self, n) -> Tensor:
+        return torch.ones(n, n).tril(1).bool()
+
+
+@mistake
 class NotCausal(Causal):
     """Your code applies no causal mask: positions also attend to later positions.
 
@@ -280,7 +298,8 @@ EXERCISE = Exercise(
             without={
                 *("stored_after_dropout", "divided_by_d", "one_mask_only", "empty_row_nan"),
                 *("unstable_but_guarded", "largest_of_all_subtracted_but_guarded"),
-                *("unstable_with_epsilon", "root_of_all_heads"),
+                *("unstable_with_epsilon", "root_of_all_heads", "root_of_the_values"),
+                *("lengths_of_the_first_query", "lengths_of_the_longest_query"),
             },
         ),
         *half_repaired(Causal, ScaleEmbedDim, SeesTheFuture, EmptyRowNan, MergeWithoutTranspose),

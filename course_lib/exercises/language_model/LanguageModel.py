@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Built, Probe, tensor
 from course_lib.exercises._attention.steps import Stepped
-from course_lib.exercises.kit import Problems, call, mistake
+from course_lib.exercises.kit import Problems, call, like, mistake
 from course_lib.exercises.translator._blocks import (
     State,
     linear_weights,
@@ -129,6 +129,11 @@ def problems(rng) -> Problems:
         "models must be independent of each other."
     )
     yield edge(2, 3, (5, 6, 4, 7), 2, scenario="among_other_models")
+    yield (
+        "`device=` and `dtype=` must set the device and the dtype of the positions and of each "
+        "layer that is made here."
+    )
+    yield edge(2, 3, (5, 6, 4, 7), 2, scenario="layers_with_device_and_dtype")
     yield "Gradients must reach all layers and the attention modules."
     yield problem(1, 2, (2, 3, 3, 2), **back)
 
@@ -140,17 +145,22 @@ class Right(Stepped, nn.Module):
     joins = pre_norm, pre_norm
     between = nn.GELU
 
-    def __init__(self, num_tokens, attentions, positions, hidden_dim=0) -> None:
+    def __init__(
+        self, num_tokens, attentions, positions, hidden_dim=0, *, device=None, dtype=None
+    ) -> None:
         super().__init__()
         self.context_length, d = len(positions), positions.shape[1]
-        self.keep(positions)
-        self.tokens, self.to_logits = nn.Embedding(num_tokens, d), nn.Linear(d, num_tokens)
-        self.norm, self.blocks = nn.LayerNorm(d), nn.ModuleList()
+        to: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.keep(positions.to(**to))
+        self.tokens = nn.Embedding(num_tokens, d, **to)
+        self.to_logits = nn.Linear(d, num_tokens, **to)
+        self.norm, self.blocks = nn.LayerNorm(d, **to), nn.ModuleList()
         for attention in attentions:
-            parts = {"norm_1": nn.LayerNorm(d), "attention": attention}
+            parts = {"norm_1": nn.LayerNorm(d, **to), "attention": attention}
             if hidden_dim:
-                network = nn.Linear(d, hidden_dim), self.between(), nn.Linear(hidden_dim, d)
-                parts |= {"norm_2": nn.LayerNorm(d), "feed_forward": nn.Sequential(*network)}
+                layers = nn.Linear(d, hidden_dim, **to), nn.Linear(hidden_dim, d, **to)
+                network = nn.Sequential(layers[0], self.between(), layers[1])
+                parts |= {"norm_2": nn.LayerNorm(d, **to), "feed_forward": network}
             self.blocks.append(nn.ModuleDict(parts))
 
     def keep(self, positions) -> None:
@@ -191,13 +201,29 @@ class NoFinalNorm(Right):
 
 @mistake
 class PositionsFromTheEnd(Right):
-    """You add the last positions, but the first token of any text is at position 0.
+    """You do not add `positions[:n]` once: you add the last positions, all of them, or add them in
+    each block. The first token of any text is at position 0.
 
-    Which rows of `positions` does a text of two tokens need?
+    Which rows of `positions` does a text of two tokens need, and where are they added?
     """
 
     def place(self, x, n) -> Tensor:
         return x + self.positions[-n:]
+
+
+@like(PositionsFromTheEnd)
+class AllPositions(Right):
+    def place(self, x, n) -> Tensor:
+        return x + self.positions
+
+
+@like(PositionsFromTheEnd)
+class PositionsInEachBlock(Right):
+    def place(self, x, n) -> Tensor:
+        return x
+
+    def through(self, x, parts) -> Tensor:
+        return super().through(x + self.positions[: x.shape[1]], parts)
 
 
 @mistake

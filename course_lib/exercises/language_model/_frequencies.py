@@ -120,6 +120,19 @@ class Drawn:
             for logits, shares, _ in self.groups
         )
 
+    def left_out(self) -> str:
+        """Describe a token that is never drawn although this is nearly impossible, or return ""."""
+        for context, (logits, shares, count) in zip(self.contexts, self.groups, strict=True):
+            chances = oracle.next_probabilities(logits, **self.asked)
+            never = (shares == 0) & ((1 - chances) ** count < FALSE_ALARM)
+            if never.any():
+                token = int(never.argmax())
+                return (
+                    f"After the tokens {context}, the token {token} has a probability of "
+                    f"{chances[token]:.0%}, but you never draw it."
+                )
+        return ""
+
     def is_together(self) -> bool:
         """Return whether neighboring rows agree more or less often than by chance."""
         pairs = len(self.first) // 2
@@ -135,6 +148,10 @@ def _told(drawn: Drawn) -> Problem | None:
             "all_texts_equal",
             f"All {len(drawn.first)} texts with the same prompt continue with the same token.",
             "Does your code draw at all, and does each text of a batch get a draw of its own?",
+        )
+    if not drawn.outside() and (left_out := drawn.left_out()):
+        return Cause(
+            "tokens_left_out", left_out, "Which tokens does your code rule out, and for which text?"
         )
     if drawn.fits() and not drawn.outside():
         if not drawn.is_together():
@@ -159,6 +176,14 @@ def _told(drawn: Drawn) -> Problem | None:
             f"With {asked}, your tokens are as frequent as they should be at temperature 1.",
             "Do you use the temperature before the softmax, even with these options?",
         )
+    for other in temperature * 1.1 ** np.arange(-24, 25):
+        if drawn.fits(temperature=other):
+            return Cause(
+                "another_temperature",
+                f"At temperature {temperature}, your tokens are about as frequent as they should "
+                f"be at temperature {other:.2g}.",
+                "What do you do with the temperature before the softmax?",
+            )
     return Problem(
         "wrong_frequencies",
         drawn.farthest(),

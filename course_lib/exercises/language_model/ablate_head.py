@@ -203,8 +203,8 @@ def switched_off(features: Callable) -> Callable:
 
 @mistake
 def other_features(model, layer, head) -> Any:
-    """You zero the wrong features: none, all, those of other heads, every num_heads-th one, or a
-    block of the wrong size.
+    """You zero the wrong features: none, all, those of other heads, such as the next one, every
+    num_heads-th one, or a block of the wrong size.
 
     Which of the features that W_o reads belong to this head?
     """
@@ -213,6 +213,9 @@ def other_features(model, layer, head) -> Any:
 
 for _features in (
     lambda part, head: slice(head, None, part.num_heads),
+    lambda part, head: block_of(part, head - 1) if head else slice(0),
+    lambda part, head: block_of(part, (head - 1) % part.num_heads),
+    lambda part, head: block_of(part, head + 1),
     lambda part, head: block_of(part, head, part.W_o.out_features),
     lambda part, head: [
         i

@@ -5,6 +5,7 @@ import dataclasses
 
 import torch
 
+from course_lib.checks.observe.fake_device import NAME
 from course_lib.checks.observe.scenarios import NotAsRequested, builder, scenario, statistic
 from course_lib.exercises.language_model import fixtures_heads  # noqa: F401 (registers)
 
@@ -53,6 +54,20 @@ def with_its_buffer(target, probe, args, kwargs):
             "`positions` is not a buffer of your model.",
             "Which method of `nn.Module` registers a tensor that is not a parameter?",
         )
+    return target(*args.values(), **kwargs)
+
+
+@scenario
+def layers_with_device_and_dtype(target, probe, args, kwargs):
+    """Create a model with `device=` and `dtype=`, check what it makes, then call the first one."""
+    given = {"device": torch.device(NAME), "dtype": torch.bfloat16}
+    with torch.random.fork_rng(devices=[]):  # these draws are not the answer's
+        made = type(target)(**copy.deepcopy(probe.construct), **given)
+    for name, tensor in (*made.named_parameters(), *made.named_buffers()):
+        for what, value in given.items():
+            if ".attention." not in name and (got := getattr(tensor, what)) != value:
+                said = f"device={NAME}, dtype={torch.bfloat16}"
+                raise NotAsRequested(f"Given {said}, your `{name}` has the {what} {got}.")
     return target(*args.values(), **kwargs)
 
 

@@ -151,7 +151,16 @@ def chosen(logits, temperature, top_k, generator) -> Tensor:
 
 
 def written(
-    model, prompt, num_tokens, options, choose=chosen, *, read=last_tokens, kept=whole, mode=False
+    model,
+    prompt,
+    num_tokens,
+    options,
+    choose=chosen,
+    *,
+    read=last_tokens,
+    kept=whole,
+    mode=False,
+    at=-1,
 ) -> Tensor:
     """Return texts that `choose(logits, *options)` continues, with the model in train mode or not.
 
@@ -162,7 +171,7 @@ def written(
     with torch.no_grad():
         for _ in range(num_tokens):
             tokens = kept(tokens, model.context_length)
-            logits = model(read(tokens, model.context_length))[:, -1]
+            logits = model(read(tokens, model.context_length))[:, at]
             tokens = torch.cat([tokens, choose(logits, *options)], dim=1)
     model.train(was_training)
     return tokens
@@ -172,20 +181,60 @@ def written(
 def first_tokens_read(
     model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None
 ) -> Tensor:
-    """From a long text you pass the first `context_length` tokens to the model, so it does not see
-    the tokens that it wrote last.
+    """You do not choose the next token by the last `context_length` tokens: the model reads other
+    tokens, too many or too few, or you use its logits at another position.
 
-    Which end of a long text should be cut off?
+    Which tokens must the model read, and which of its positions predicts the next one?
     """
     options = temperature, top_k, generator
     return written(model, prompt, num_tokens, options, read=lambda tokens, n: tokens[:, :n])
 
 
+@like(first_tokens_read)
+def last_token_read(
+    model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None
+) -> Tensor:
+    options = temperature, top_k, generator
+    return written(model, prompt, num_tokens, options, read=lambda tokens, n: tokens[:, -1:])
+
+
+@like(first_tokens_read)
+def prompt_read(model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None) -> Tensor:
+    options = temperature, top_k, generator
+    return written(model, prompt, num_tokens, options, read=lambda tokens, n: prompt[:, -n:])
+
+
+@like(first_tokens_read)
+def one_token_less_read(
+    model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None
+) -> Tensor:
+    options = temperature, top_k, generator
+    read = lambda tokens, n: tokens[:, -max(n - 1, 1) :]  # noqa: E731
+    return written(model, prompt, num_tokens, options, read=read)
+
+
+@like(first_tokens_read)
+def whole_text_read(
+    model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None
+) -> Tensor:
+    options = temperature, top_k, generator
+    return written(model, prompt, num_tokens, options, read=whole)
+
+
+@like(first_tokens_read)
+def first_position_used(
+    model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None
+) -> Tensor:
+    options = temperature, top_k, generator
+    return written(model, prompt, num_tokens, options, at=0)
+
+
 @mistake
 def prompt_cut(model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None) -> Tensor:
-    """Long texts lack their beginning: you drop the tokens that leave the context.
+    """Your texts have another length: you drop their beginning, such as the prompt or the tokens
+    that leave the context, or you write another number of tokens.
 
-    Which of the two is as long as the context: what the model reads, or what you return?
+    How many tokens does each text have at first, how many are added, and which are dropped?
     """
     return written(model, prompt, num_tokens, (temperature, top_k, generator), kept=last_tokens)
 
@@ -196,6 +245,21 @@ def prompt_cut_at_first(
 ) -> Tensor:
     prompt = last_tokens(prompt, model.context_length)
     return written(model, prompt, num_tokens, (temperature, top_k, generator))
+
+
+@like(prompt_cut)
+def prompt_left_out(
+    model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None
+) -> Tensor:
+    options = temperature, top_k, generator
+    return written(model, prompt, num_tokens, options)[:, prompt.shape[1] :]
+
+
+@like(prompt_cut)
+def one_token_more(
+    model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None
+) -> Tensor:
+    return written(model, prompt, num_tokens + 1, (temperature, top_k, generator))
 
 
 @mistake

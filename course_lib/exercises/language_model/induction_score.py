@@ -67,12 +67,22 @@ def mean(weights, period, ahead, first=0, more=0) -> Tensor:
 
 @mistake
 def same_token(attention_weights, period=None) -> Tensor:
-    """You read the weight on position i - period, which holds the same token as position i. An
-    induction head attends to the token after that one.
+    """You read the weight on another position than i - period + 1, such as i - period, which holds
+    the same token as position i. An induction head attends to the token after that one.
 
     In A B C A B C, position 3 is the second A. Which position followed the first A?
     """
     return mean(attention_weights, period, ahead=0)
+
+
+@like(same_token)
+def token_before(attention_weights, period=None) -> Tensor:
+    return mean(attention_weights, period, ahead=-1)
+
+
+@like(same_token)
+def second_token_after(attention_weights, period=None) -> Tensor:
+    return mean(attention_weights, period, ahead=2)
 
 
 @like(same_token)
@@ -105,13 +115,22 @@ def divided_by_n(attention_weights, period=None) -> Tensor:
 
 @mistake
 def summed(attention_weights, period=None) -> Tensor:
-    """You return the sum of the weights. The score is their mean.
+    """You return the sum or the largest of the weights. The score is their mean.
 
     How many weights are in your sum?
     """
     n = attention_weights.shape[-1]
     count = n - (n // 2 if period is None else period)
     return mean(attention_weights, period, ahead=1) * max(count, 1)
+
+
+@like(summed)
+def largest(attention_weights, period=None) -> Tensor:
+    n = attention_weights.shape[-1]
+    period = n // 2 if period is None else period
+    rows = range(period, n)
+    found = [attention_weights[:, i, i - period + 1] for i in rows if i - period + 1 < n]
+    return torch.stack([torch.zeros_like(attention_weights[:, 0, 0]), *found]).amax(0)
 
 
 @mistake

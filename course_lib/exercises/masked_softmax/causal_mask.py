@@ -101,12 +101,17 @@ def offset_negated(num_queries, num_keys=None, *, device=None) -> Tensor:
 
 @mistake
 def own_key_dropped(num_queries, num_keys=None, *, device=None) -> Tensor:
-    """In your mask no query may attend to its own position. The first row of a square mask is all
-    False.
+    """The edge of your mask is off by one: no query may attend to its own position, or each may
+    attend to the next one, too.
 
-    May a token attend to itself?
+    May a token attend to itself, and may it attend to the one after it?
     """
     return ones(num_queries, num_keys, device).tril(before(num_queries, num_keys) - 1)
+
+
+@like(own_key_dropped)
+def next_key_kept(num_queries, num_keys=None, *, device=None) -> Tensor:
+    return ones(num_queries, num_keys, device).tril(before(num_queries, num_keys) + 1)
 
 
 @mistake

@@ -63,6 +63,15 @@ def inverted_for_one_length_per_item(valid_lens, max_len) -> Tensor:
 
 
 @mistake
+def last_keys(valid_lens, max_len) -> Tensor:
+    """You keep the last keys of each item, but its real keys come first.
+
+    Which keys of an item of length 2 are real?
+    """
+    return positions(valid_lens, max_len) >= max_len - valid_lens[..., None]
+
+
+@mistake
 def longest_length(valid_lens, max_len) -> Tensor:
     """Your mask has as many columns as the longest length, not `max_len`.
 

@@ -78,6 +78,8 @@ def problems(rng) -> Problems:
     )
     yield edge(np.full((1, 1, 3), lowest), [2])
     yield edge(np.full((1, 1, 3), float(np.finfo("float32").min)), [2], dtype="float32")
+    yield "A single allowed key has weight 1: no small number may be added to the sum."
+    yield edge(scores(2, 3, 4), [1, 1], tolerance=2e-7)  # one rounding in float32
     yield "In float16, too, no number that you fill in may be above a score, such as -6e4."
     yield edge(np.full((1, 1, 3), lowest_half), [2], dtype="float16", tolerance=1e-3)
     yield (

@@ -30,6 +30,8 @@ def problems(rng) -> Problems:
         " not the largest score of all."
     )
     yield edge(array(apart))
+    yield "A single score has weight 1: no small number may be added to the sum."
+    yield edge(array(rng.normal(0, 1.3, (3, 1))), tolerance=2e-7)  # one rounding in float32
 
 
 def over_its_sum(scores, axis=-1) -> np.ndarray:
@@ -50,7 +52,7 @@ def no_maximum_subtracted(scores, axis=-1) -> np.ndarray:
 
 @mistake
 def axis_ignored(scores, axis=-1) -> np.ndarray:
-    """A step ignores the argument `axis` and always takes the last axis.
+    """A step ignores the argument `axis` and always takes the same axis, such as the last one.
 
     Where does your code use `axis`?
     """
@@ -60,6 +62,22 @@ def axis_ignored(scores, axis=-1) -> np.ndarray:
 @like(axis_ignored)
 def axis_of_the_sum_ignored(scores, axis=-1) -> np.ndarray:
     return over_its_sum(scores - scores.max(axis=axis, keepdims=True), -1)
+
+
+@like(axis_ignored)
+def maximum_over_axis_0(scores, axis=-1) -> np.ndarray:
+    return over_its_sum(scores - scores.max(axis=0, keepdims=True), axis)
+
+
+@like(axis_ignored)
+def maximum_over_the_last_axis(scores, axis=-1) -> np.ndarray:
+    return over_its_sum(scores - scores.max(axis=-1, keepdims=True), axis)
+
+
+@like(axis_ignored)
+def axis_0_or_1(scores, axis=-1) -> np.ndarray:
+    axis = 0 if scores.ndim == 1 else 1
+    return over_its_sum(scores - scores.max(axis=axis, keepdims=True), axis)
 
 
 @mistake

@@ -72,7 +72,7 @@ def edges(rng) -> Problems:
         "With a mask of a single row, which stands for all queries, memory must stay just as small."
     )
     given = narrow(rng, 16, 48)
-    yield edge(given, 2, some(rng, 1, 48), at_most=_LIMITS | {"peak": 6000})
+    yield edge(given, 2, some(rng, 1, 48), at_most=_LIMITS | {"peak": 6000, "kept": 800})
     yield "Large scores must not overflow."
     yield edge(large, 3)
     yield "Each call must remember its own tensors, even if two calls come before `backward`."
@@ -85,14 +85,60 @@ def edges(rng) -> Problems:
 
 @mistake
 class RowSumForgotten(Recomputed):
-    """You compute dS = W * dW instead of W * (dW - D): the row sum D is missing, although raising
-    one score lowers the other weights.
+    """You compute dS = W * dW instead of W * (dW - D): the row sum D is missing or another number,
+    although raising one score lowers the other weights.
 
     What must the gradients of a query's scores sum to?
     """
 
     def row_sums(self, grad, outputs, weights, grad_weights) -> Tensor:
         return grad.new_zeros(())
+
+
+@like(RowSumForgotten)
+class MeanForRowSum(Recomputed):
+    def row_sums(self, grad, outputs, weights, grad_weights) -> Tensor:
+        return (grad * outputs).mean(-1, True)
+
+
+@like(RowSumForgotten)
+class RowSumOfOutputs(Recomputed):
+    def row_sums(self, grad, outputs, weights, grad_weights) -> Tensor:
+        return outputs.sum(-1, True)
+
+
+@like(RowSumForgotten)
+class RowSumAdded(Recomputed):
+    def row_sums(self, grad, outputs, weights, grad_weights) -> Tensor:
+        return -(grad * outputs).sum(-1, True)
+
+
+@mistake
+class OtherWeights(Recomputed):
+    """Your `backward` does not compute the weights of `forward` again: it does not scale the
+    scores, or it subtracts another number than the log sum exp.
+
+    Which number turns exp(score) into a weight that is at most 1?
+    """
+
+    def end(self, maxima, totals) -> Tensor:
+        return maxima
+
+
+@like(OtherWeights)
+class UnscaledWeights(Recomputed):
+    def scores_again(self, queries, keys, mask, block) -> Tensor:
+        return self.scores(queries, keys, mask, block) * self.root(queries)
+
+
+@mistake
+class BlocksReplaced(Recomputed):
+    """The gradient of the queries holds only what the last block of keys adds.
+
+    Which of the three gradients is a sum over blocks?
+    """
+
+    adds_blocks = False
 
 
 @mistake

@@ -20,6 +20,7 @@ class Blocked(Stepped):
 
     product, root, own = Attention.product, Attention.root, Attention.own
     fade_outputs = True
+    fade_block = False
 
     @classmethod
     def answer(cls) -> Callable:
@@ -58,7 +59,8 @@ class Blocked(Stepped):
             weights, factor = torch.exp(scores - shift), torch.exp(maxima - shift)
             totals = totals * factor + weights.sum(-1, True)
             old = outputs * factor if self.fade_outputs else outputs
-            outputs = old + weights @ values[..., block, :]
+            new = weights @ values[..., block, :]
+            outputs = old + (new * factor if self.fade_block else new)
             maxima = larger
         return self.over(outputs, totals), self.end(maxima, totals).squeeze(-1)
 
@@ -87,6 +89,8 @@ class Recomputed(Blocked):
 
         return RecomputedAttention
 
+    adds_blocks = True
+
     def root_again(self, q) -> float:
         return self.root(q)
 
@@ -112,7 +116,7 @@ class Recomputed(Blocked):
             grad_weights = grad_weights - self.row_sums(grad, outputs, weights, grad_weights)
             grad_scores = weights * grad_weights / self.root_again(queries)
             for_queries = grad_scores @ keys[..., block, :] * self.root_for_queries(queries)
-            grads[0] = grads[0] + for_queries
+            grads[0] = grads[0] + for_queries if self.adds_blocks else for_queries
             grads[1][..., block, :] = grad_scores.mT @ queries
             grads[2][..., block, :] = weights.mT @ grad
         return tuple(grads)

@@ -4,6 +4,7 @@ import functools
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from course_lib.checks.judge.definitions import Exercise, Returned, Rules
@@ -11,7 +12,7 @@ from course_lib.checks.observe.probe import Array, Probe, tensor
 from course_lib.exercises import kit
 from course_lib.exercises._attention.mistakes import shared
 from course_lib.exercises._attention.padding import largest_padding
-from course_lib.exercises.kit import READY_MADE_ATTENTION, Problems, mistake
+from course_lib.exercises.kit import READY_MADE_ATTENTION, Problems, like, mistake
 from course_lib.exercises.memory_and_speed._problems import BY_HAND, drawn, lengths, rising, some
 from course_lib.exercises.memory_and_speed._steps import Blocked
 
@@ -83,12 +84,46 @@ def edges(rng) -> Problems:
 
 @mistake
 class OutputsNotRescaled(Blocked):
-    """When the maximum rises, you rescale the sums so far but not the outputs.
+    """When the maximum rises, you do not rescale the outputs so far, and only these, by the factor
+    of the sums so far.
 
     What do the numerator and the denominator of a weight have in common?
     """
 
     fade_outputs = False
+
+
+@like(OutputsNotRescaled)
+class NewOutputsRescaled(Blocked):
+    fade_block = True
+
+
+@mistake
+class BlocksAveraged(Blocked):
+    """You divide each block by its own sum, and then average or add the results of the blocks.
+
+    By what must all weights of a query be divided, whatever block they are in?
+    """
+
+    def attend(self, inputs, mask, block_size) -> tuple[Tensor, Tensor]:
+        queries, keys, values = inputs
+        kept = super().attend(inputs, mask, block_size)[1]
+        blocks = [slice(i, i + block_size) for i in self.blocks(keys.shape[-2], block_size)]
+        found = [self.alone(queries, keys, values, mask, block) for block in blocks]
+        return self.joined(torch.stack(found)), kept
+
+    def alone(self, queries, keys, values, mask, block) -> Tensor:
+        weights = self.scores(queries, keys, mask, block).softmax(-1).nan_to_num(0.0)
+        return weights @ values[..., block, :]
+
+    def joined(self, found) -> Tensor:
+        return found.mean(0)
+
+
+@like(BlocksAveraged)
+class BlocksAdded(BlocksAveraged):
+    def joined(self, found) -> Tensor:
+        return found.sum(0)
 
 
 @mistake
@@ -157,7 +192,7 @@ EXERCISE = Exercise(
         Returned("logsumexp", "tensor", "float", ("...", "num_queries"), differentiable=True),
     ),
     probes=problems,
-    mistakes=shared(Blocked, without={"divided_by_d"}),
+    mistakes=shared(Blocked),
     hints=(
         "It is `softmax_statistics` with one more running quantity: the weighted sum of the "
         "values so far. It is shifted by the same maximum. So what does it need when the maximum "

@@ -86,11 +86,25 @@ def sum_not_rescaled(blocks) -> tuple[Tensor, Tensor]:
 @mistake
 def factor_inverted(blocks) -> tuple[Tensor, Tensor]:
     """You rescale the sum so far by exp(new - old), where old and new are the maxima before and
-    after a block. The factor must be exp(old - new).
+    after a block, or you rescale the sum of the new block. The factor of the old sum must be
+    exp(old - new).
 
     If the maximum rises, must the sum of exp(s - maximum) grow or shrink?
     """
     return running(blocks, finite, fade=lambda d: torch.exp(-d).nan_to_num(0.0, posinf=0.0))
+
+
+@like(factor_inverted)
+def factor_on_the_new_sum(blocks) -> tuple[Tensor, Tensor]:
+    maxima: Any = None
+    totals: Any = 0.0
+    for block in blocks:
+        largest = block.amax(-1)
+        larger = largest if maxima is None else torch.maximum(maxima, largest)
+        summed = torch.exp(block - finite(larger).unsqueeze(-1)).sum(-1)
+        factor = torch.exp((larger if maxima is None else maxima) - finite(larger))
+        maxima, totals = larger, totals + summed * factor
+    return maxima, totals
 
 
 @mistake

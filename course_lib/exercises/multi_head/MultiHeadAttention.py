@@ -286,7 +286,13 @@ EXERCISE = Exercise(
     returns=(Returned("outputs", "tensor", "float", ("batch", "num_queries", "embed_dim")),),
     probes=problems,
     oracle=oracle.multi_head_attention,
-    mistakes=shared(MultiHead, without={"divided_by_d", "root_of_all_heads"}),
+    mistakes=shared(
+        MultiHead,
+        without={
+            *("root_of_all_heads", "root_of_the_values"),
+            *("split_without_transpose", "split_and_merge_without_transpose"),
+        },
+    ),
     properties=WEIGHTS,
     hints=(
         "Project, split, attend in every head at once, merge, project. The scores have one axis "

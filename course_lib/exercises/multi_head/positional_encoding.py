@@ -55,7 +55,7 @@ def in_halves_from_1_to_10000(num_positions, embed_dim, **to) -> Tensor:
 
 @mistake
 def sine_and_cosine_exchanged(num_positions, embed_dim, **to) -> Tensor:
-    """Your cosines are in the even columns and your sines in the odd ones. Column 0 must begin with
+    """Your even columns are not sines, or your odd ones are not cosines. Column 0 must begin with
     the sine.
 
     What is the first row of the formula, for position 0?
@@ -63,6 +63,13 @@ def sine_and_cosine_exchanged(num_positions, embed_dim, **to) -> Tensor:
     columns = torch.arange(embed_dim)
     exponents = (columns - columns % 2).double() / embed_dim
     return alternating(torch.arange(num_positions), columns + 1, exponents).to(**to)
+
+
+@like(sine_and_cosine_exchanged)
+def only_sines(num_positions, embed_dim, **to) -> Tensor:
+    columns = torch.arange(embed_dim)
+    exponents = (columns - columns % 2).double() / embed_dim
+    return alternating(torch.arange(num_positions), 0 * columns, exponents).to(**to)
 
 
 @mistake
@@ -89,14 +96,35 @@ def positions_from_one(num_positions, embed_dim, **to) -> Tensor:
 
 @mistake
 def base_100(num_positions, embed_dim, **to) -> Tensor:
-    """Columns 2i and 2i + 1 of your encoding use the angle p / 10000^(i/D) instead of p /
-    10000^(2i/D).
+    """Columns 2i and 2i + 1 of your encoding do not use the angle p / 10000^(2i/D): another base or
+    exponent stands there, such as 1000 or i/D.
 
     Write down the angles of position 1 for D = 4. Are they 1 and 1/100?
     """
     columns = torch.arange(embed_dim)
     exponents = (columns - columns % 2).double() / embed_dim
     return alternating(torch.arange(num_positions), columns, exponents, base=100.0).to(**to)
+
+
+@like(base_100)
+def base_1000(num_positions, embed_dim, **to) -> Tensor:
+    columns = torch.arange(embed_dim)
+    exponents = (columns - columns % 2).double() / embed_dim
+    return alternating(torch.arange(num_positions), columns, exponents, base=1000.0).to(**to)
+
+
+@like(base_100)
+def base_inverted(num_positions, embed_dim, **to) -> Tensor:
+    columns = torch.arange(embed_dim)
+    exponents = (columns - columns % 2).double() / embed_dim
+    return alternating(torch.arange(num_positions), columns, exponents, base=1e-4).to(**to)
+
+
+@like(base_100)
+def rates_to_the_last(num_positions, embed_dim, **to) -> Tensor:
+    columns, half = torch.arange(embed_dim), (embed_dim + 1) // 2
+    exponents = (columns // 2).double() / max(half - 1, 1)
+    return alternating(torch.arange(num_positions), columns, exponents).to(**to)
 
 
 @mistake

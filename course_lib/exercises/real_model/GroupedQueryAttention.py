@@ -214,13 +214,26 @@ class EmptyCacheSkipped(Grouped):
 
 @mistake
 class OffsetIgnored(Grouped):
-    """With a cache, your rotation begins at position 0 again in each call.
+    """With a cache, the queries or the keys or both do not continue the positions in the cache:
+    your rotation begins at position 0 again in each call.
 
     Which position does the first row of `x` have if the cache already holds five?
     """
 
     def place(self, cache, n) -> tuple[int, int]:
         return 0, 0
+
+
+@like(OffsetIgnored)
+class OffsetOfKeysIgnored(Grouped):
+    def place(self, cache, n) -> tuple[int, int]:
+        return (0 if cache is None else len(cache)), 0
+
+
+@like(OffsetIgnored)
+class OffsetOfQueriesIgnored(Grouped):
+    def place(self, cache, n) -> tuple[int, int]:
+        return 0, (0 if cache is None else len(cache))
 
 
 @mistake
@@ -244,8 +257,8 @@ class BothOffsetsAfterAppend(Grouped):
 
 @mistake
 class FirstQuerySeesFirstKey(Grouped):
-    """With a cache, your mask aligns the first query with the first key. But the last query belongs
-    to the last key.
+    """Your mask does not align the last query with the last key: with a cache, it aligns the
+    first query with the first key, or its edge is off by one.
 
     How many positions may the first query see if the cache already holds five?
     """
@@ -254,12 +267,24 @@ class FirstQuerySeesFirstKey(Grouped):
         return torch.ones(n, m, dtype=torch.bool).tril()
 
 
+@like(FirstQuerySeesFirstKey)
+class OwnPositionDropped(Grouped):
+    def past(self, n, m) -> Tensor:
+        return torch.ones(n, m, dtype=torch.bool).tril(m - n - 1)
+
+
+@like(FirstQuerySeesFirstKey)
+class NextPositionSeen(Grouped):
+    def past(self, n, m) -> Tensor:
+        return torch.ones(n, m, dtype=torch.bool).tril(m - n + 1)
+
+
 @mistake
 class NotCausal(Grouped):
-    """Your code applies no causal mask, at least with a cache, so positions also attend to later
-    positions.
+    """Your code applies no causal mask, or only with a cache or only without one, so positions also
+    attend to later positions.
 
-    Does any line keep position i from attending to keys j > i, also with a cache?
+    Does any line keep position i from attending to keys j > i, with and without a cache?
     """
 
     def past(self, n, m) -> Tensor:
@@ -276,10 +301,16 @@ class NoMaskWithCache(Grouped):
         return super().past(n, m) | (not self.is_masked)
 
 
+@like(NotCausal)
+class NoMaskWithoutCache(NoMaskWithCache):
+    def past(self, n, m) -> Tensor:
+        return Grouped.past(self, n, m) | self.is_masked
+
+
 @mistake
 class GroupsTiled(Grouped):
-    """Head i uses group i % g, but it must use group i // (h / g), so that neighboring heads share
-    a group.
+    """Head i must use the keys and the values of group i // (h / g), so that neighboring heads
+    share a group. In your code some heads use another group, such as i % g.
 
     For 4 heads and 2 groups, which group does head 1 use in your code?
     """
@@ -378,6 +409,7 @@ EXERCISE = Exercise(
     mistakes=of_these(
         Grouped,
         (Unscaled, OverQueries, WeightsWithGraph, WeightsReturnedToo, MergeWithoutTranspose),
+        without={"split_without_transpose", "split_and_merge_without_transpose"},
     ),
     properties=WEIGHTS,
     hints=(

@@ -81,13 +81,21 @@ class Cache(Stepped):
 
 @mistake
 class Overwritten(Cache):
-    """The earlier positions are missing: each `append` replaces what was there.
+    """The earlier positions are missing: each `append` replaces what was there, or returns only
+    what is new.
 
-    What should `self` hold after two calls of `append`?
+    What should `self` hold after two calls of `append`, and what must the second call return?
     """
 
     def join(self, old, new) -> Tensor:
         return new
+
+
+@like(Overwritten)
+class OnlyNewReturned(Cache):
+    def append(self, keys, values) -> tuple[Tensor, Tensor]:
+        super().append(keys, values)
+        return keys, values
 
 
 @mistake
@@ -161,13 +169,25 @@ class CallsCounted(Cache):
 
 @mistake
 class Swapped(Cache):
-    """You return the values before the keys.
+    """You exchange keys and values: you return them in another order, or one of them twice.
 
     In which order does the statement name the two results?
     """
 
     def found(self) -> tuple[Tensor, Tensor]:
         return self.values, self.keys
+
+
+@like(Swapped)
+class KeysTwice(Cache):
+    def found(self) -> tuple[Tensor, Tensor]:
+        return self.keys, self.keys
+
+
+@like(Swapped)
+class ValuesTwice(Cache):
+    def found(self) -> tuple[Tensor, Tensor]:
+        return self.values, self.values
 
 
 EXERCISE = Exercise(

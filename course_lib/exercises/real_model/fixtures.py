@@ -97,7 +97,13 @@ def equal_positions_in_pieces(target, probe, args, kwargs):
     x, pieces = args.values()
     cache = _empty_cache(probe, x)
     outputs = _read(pieces, x, lambda piece: target(piece, cache))
-    keys = cache.so_far[0]
+    keys, first = cache.so_far[0], target.W_k(x[:, 0])
+    if len(cache) and not torch.allclose(keys[:, :, 0].flatten(1), first, atol=1e-4):
+        raise NotAsRequested(
+            "At position 0 no key is rotated, so the first key in your cache must be that of "
+            "`W_k(x)`. Yours differs.",
+            "What do you append as keys, and which position does the first row of `x` have?",
+        )
     if len(cache) > 1 and torch.allclose(keys, keys[:, :, :1]):
         raise NotAsRequested(
             "Equal vectors at several positions have equal entries among the keys of your cache, "

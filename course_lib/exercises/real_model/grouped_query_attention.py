@@ -11,7 +11,15 @@ from course_lib.checks.observe.probe import Array, tensor
 from course_lib.exercises._attention.mistakes import shared
 from course_lib.exercises._attention.modules import Attention
 from course_lib.exercises._attention.padding import FAR, far_above
-from course_lib.exercises.kit import READY_MADE_ATTENTION, Problems, call, edge, in_eighths, mistake
+from course_lib.exercises.kit import (
+    READY_MADE_ATTENTION,
+    Problems,
+    call,
+    edge,
+    in_eighths,
+    like,
+    mistake,
+)
 
 
 def drawn(rng, batch, h, g, n, m, d, v, **options) -> list[Array]:
@@ -70,6 +78,8 @@ def edges(rng) -> Problems:
         array.data[:, :, 2:] = [[-1e30], [1e4], [-1e30]]
     yield "A query with no allowed key must get zeros."
     yield edge(*draw(2, 4, 2, 3, 5, 6, 1), [4, 5], mask=some)
+    yield "An item of length 0 must get zeros."
+    yield edge(*draw(2, 4, 2, 3, 5, 6, 1), [0, 4])
     yield "A mask (batch, 1, 1, m) must apply to every head and query of an item."
     given = draw(2, 6, 3, 4, 5, 1, 7)
     yield edge(*given, mask=masks(rng, 2, 1, 1, 5))
@@ -112,14 +122,37 @@ class Grouped(Attention):
 
 @mistake
 class GroupsTiled(Grouped):
-    """Head i uses group i % g, but it must use group i // (h / g), so that neighboring heads share
-    a group.
+    """Head i must use the keys and the values of group i // (h / g), so that neighboring heads
+    share a group. In your code some heads use another group, such as i % g.
 
     For 4 heads and 2 groups, which group does head 1 use in your code?
     """
 
     def share(self, h, x) -> Tensor:
         return x.repeat(1, h // x.shape[1], 1, 1)
+
+
+@like(GroupsTiled)
+class FirstGroupOnly(Grouped):
+    def share(self, h, x) -> Tensor:
+        return x[:, :1].expand(-1, h, -1, -1)
+
+
+@like(GroupsTiled)
+class GroupsReversed(Grouped):
+    def share(self, h, x) -> Tensor:
+        return super().share(h, x).flip(1)
+
+
+@like(GroupsTiled)
+class ValuesTiled(Grouped):
+    def average(self, weights, v) -> Tensor:
+        h, g = v.shape[1], self.num_groups
+        return weights @ v[:, :: h // g].repeat(1, h // g, 1, 1)
+
+    def check(self, h, g) -> None:
+        self.num_groups = g
+        super().check(h, g)
 
 
 @mistake

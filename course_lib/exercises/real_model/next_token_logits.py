@@ -92,10 +92,12 @@ def own_cache(caches, number) -> Any:
     return None if caches is None else caches[number]
 
 
-def read(model, tokens, caches, joins, norms=(1, 2), cache_of=own_cache, scale=1) -> Tensor:
+def read(
+    model, tokens, caches, joins, norms=(1, 2), cache_of=own_cache, scale=1, blocks=slice(None)
+) -> Tensor:
     """Return x after all blocks, whose parts use the norms with these numbers."""
     x = scale * model.tokens(tokens)
-    for number, block in enumerate(model.blocks):
+    for number, block in [*enumerate(model.blocks)][blocks]:
         attend = functools.partial(block.attention, cache=cache_of(caches, number))
         for join, norm, part in zip(joins, norms, (attend, block.feed_forward), strict=True):
             x = join(x, block.get_submodule(f"norm_{norm}"), part)
@@ -111,11 +113,27 @@ RIGHT = pre_norm, pre_norm
 
 @mistake
 def no_final_norm(model, tokens, caches=None) -> Tensor:
-    """The logits are made from x without the last norm.
+    """The logits are not made from norm(x) after all blocks: the last norm or a block is left out.
 
-    Which vector do you multiply with the vectors of the tokens?
+    Which vector do you multiply with the vectors of the tokens, and what came before it?
     """
     return read(model, tokens, caches, RIGHT) @ model.tokens.weight.mT
+
+
+@like(no_final_norm)
+def last_block_left_out(model, tokens, caches=None) -> Tensor:
+    return logits_of(model, read(model, tokens, caches, RIGHT, blocks=slice(-1)))
+
+
+@like(no_final_norm)
+def first_block_left_out(model, tokens, caches=None) -> Tensor:
+    return logits_of(model, read(model, tokens, caches, RIGHT, blocks=slice(1, None)))
+
+
+@like(no_final_norm)
+def no_block_without_caches(model, tokens, caches=None) -> Tensor:
+    blocks = slice(0) if caches is None else slice(None)
+    return logits_of(model, read(model, tokens, caches, RIGHT, blocks=blocks))
 
 
 @mistake
@@ -142,7 +160,7 @@ def caches_ignored(model, tokens, caches=None) -> Tensor:
 
 @mistake
 def one_cache_for_all(model, tokens, caches=None) -> Tensor:
-    """All blocks share one cache, but each block has keys and values of its own.
+    """Some blocks get the cache of another block, but each block has keys and values of its own.
 
     Which cache belongs to block i?
     """
@@ -180,11 +198,22 @@ def parts_side_by_side(model, tokens, caches=None) -> Tensor:
 
 @mistake
 def log_probabilities(model, tokens, caches=None) -> Tensor:
-    """You return logarithms of probabilities, log softmax(logits), instead of the logits.
+    """You do not return the logits of all positions, but logarithms of probabilities, or only the
+    logits of the last position.
 
     What do you do after the product with the vectors of all tokens?
     """
     return logits_of(model, read(model, tokens, caches, RIGHT)).log_softmax(-1)
+
+
+@like(log_probabilities)
+def last_position_only(model, tokens, caches=None) -> Tensor:
+    return logits_of(model, read(model, tokens, caches, RIGHT))[:, -1]
+
+
+@like(log_probabilities)
+def last_position_kept(model, tokens, caches=None) -> Tensor:
+    return logits_of(model, read(model, tokens, caches, RIGHT))[:, -1:]
 
 
 def with_joins(joins) -> Any:

@@ -126,11 +126,27 @@ def new_value_used_too_early(x, offset=0, base=10000.0) -> Tensor:
 
 @mistake
 def offset_ignored(x, offset=0, base=10000.0) -> Tensor:
-    """`offset` has no effect: your first row is always at position 0.
+    """Your rows are not at the positions offset, offset + 1, and so on: `offset` has no effect, all
+    rows have the same position, or the first position is another one.
 
     What do you add to the positions 0, 1, 2, ...?
     """
     return interleaved(*turned(*pairs(x), angles_of(x, 0, base))).to(x.dtype)
+
+
+@like(offset_ignored)
+def one_position_later(x, offset=0, base=10000.0) -> Tensor:
+    return interleaved(*turned(*pairs(x), angles_of(x, offset + 1, base))).to(x.dtype)
+
+
+@like(offset_ignored)
+def one_position_for_all(x, offset=0, base=10000.0) -> Tensor:
+    return interleaved(*turned(*pairs(x), angles_of(x, offset, base)[:1])).to(x.dtype)
+
+
+@like(offset_ignored)
+def offset_subtracted(x, offset=0, base=10000.0) -> Tensor:
+    return interleaved(*turned(*pairs(x), angles_of(x, -offset, base))).to(x.dtype)
 
 
 @mistake
@@ -144,7 +160,8 @@ def base_ignored(x, offset=0, base=10000.0) -> Tensor:
 
 @mistake
 def another_exponent(x, offset=0, base=10000.0) -> Tensor:
-    """You rotate pair i by p / base^(i/d) or by p / base^(4i/d) instead of p / base^(2i/d).
+    """You do not rotate pair i by p / base^(2i/d): the exponent is i/d, 4i/d or positive, the pairs
+    come in another order, or the angle is in degrees.
 
     Write down the angles of position 1 for d = 4 and base 10000. Are they 1 and 1/100?
     """
@@ -154,6 +171,21 @@ def another_exponent(x, offset=0, base=10000.0) -> Tensor:
 @like(another_exponent)
 def exponent_doubled(x, offset=0, base=10000.0) -> Tensor:
     return interleaved(*turned(*pairs(x), angles_of(x, offset, base**2))).to(x.dtype)
+
+
+@like(another_exponent)
+def base_inverted(x, offset=0, base=10000.0) -> Tensor:
+    return interleaved(*turned(*pairs(x), angles_of(x, offset, 1 / base))).to(x.dtype)
+
+
+@like(another_exponent)
+def pairs_in_reverse(x, offset=0, base=10000.0) -> Tensor:
+    return interleaved(*turned(*pairs(x), angles_of(x, offset, base).flip(-1))).to(x.dtype)
+
+
+@like(another_exponent)
+def in_degrees(x, offset=0, base=10000.0) -> Tensor:
+    return interleaved(*turned(*pairs(x), angles_of(x, offset, base).deg2rad())).to(x.dtype)
 
 
 EXERCISE = Exercise(

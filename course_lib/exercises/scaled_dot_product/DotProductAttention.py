@@ -74,6 +74,8 @@ def problems(rng) -> Problems:
 def edges(rng) -> Problems:
     draw, edge = functools.partial(drawn, rng), functools.partial(module, part="edges")
     late = np.tri(3, 4, 0, dtype=bool)[:, ::-1]  # with two keys, two queries of item 0 are empty
+    yield "An item of length 0 must get zeros."
+    yield edge(*draw((2,), 3, 4, 5, 6), [0, 3])
     yield EMPTY
     yield edge(*draw((2,), 3, 4, 5, 2), mask=np.zeros((3, 4), dtype=bool))
     yield edge(*draw((2,), 3, 4, 5, 2), [2, 4], mask=late)

@@ -53,12 +53,26 @@ def divided_by_d(query, keys) -> Tensor:
 
 @mistake
 def second_moment(query, keys) -> Tensor:
-    """You do not subtract the mean: this is the second moment of the keys, not their covariance.
+    """This is not the whole covariance of the keys: you do not subtract the mean, or you keep only
+    the variances on the diagonal.
 
     A covariance measures how far the keys lie from which point?
     """
     weights = scaled(query, keys).softmax(0)
     return (weights[:, None] * keys).mT @ keys / math.sqrt(len(query))
+
+
+@like(second_moment)
+def only_variances(query, keys) -> Tensor:
+    whole = covariance(scaled(query, keys).softmax(0), keys, math.sqrt(len(query)))
+    return whole.diag().diag()
+
+
+@like(second_moment)
+def mean_subtracted_once(query, keys) -> Tensor:
+    weights = scaled(query, keys).softmax(0)
+    mean = weights @ keys
+    return ((weights[:, None] * keys).mT @ keys - mean) / math.sqrt(len(query))
 
 
 @mistake

@@ -62,6 +62,8 @@ def edges(rng) -> Problems:
     per_head = random_mask(rng, 2, 1, 4, 5)
     yield EMPTY
     yield edge(np.zeros((1, 3, 4)), *others, [2], mask=empty)
+    yield "An item of length 0 must get zeros."
+    yield edge(*draw((2,), 3, 4, 5, 6), [0, 3])
     yield "Lengths (batch,) belong to items, even if there are as many queries."
     yield edge(*draw((3,), 3, 4, 5, 6), [1, 4, 2])
     yield (

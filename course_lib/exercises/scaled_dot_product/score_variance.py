@@ -19,6 +19,12 @@ SCATTER = (0.55, 1.6)
 EXACT = 1e-8
 
 
+_FACTORS = {  # mistakes that multiply the variance
+    "one_vector": (2.0, "Your variance is that of q . q, as if query and key were one vector."),
+    "not_normal": (7 / 144, "Your variance is that of numbers that are uniform between 0 and 1."),
+}
+
+
 def one_deviation(probe) -> float:
     d, num_samples = probe.args["d"], probe.args["num_samples"]
     return math.sqrt((2 + 6 / d) / num_samples)
@@ -35,6 +41,9 @@ def near(probe, expected, recorded) -> Problem | None:
         )
     if abs(found - expected) <= DEVIATIONS * one_deviation(probe) * expected:
         return None
+    for name, (factor, fact) in _FACTORS.items():
+        if abs(found / factor - expected) <= DEVIATIONS * one_deviation(probe) * expected:
+            return Cause(name, fact, "Which distribution is each number drawn from, and when?")
     return Problem(
         "wrong_variance",
         f"{probe.says} Yours is {found:.3f} for d = {probe.args['d']}.",
@@ -120,7 +129,8 @@ def divided_by_d(d, num_samples, scaled, generator) -> float:
 
 @mistake
 def variance_by_root(d, num_samples, scaled, generator) -> float:
-    """Your scaled variance is the other one divided by sqrt(d), but each product must be divided.
+    """Your scaled variance is the other one divided by sqrt(d). If each score is divided by
+    sqrt(d), the variance falls by the factor d.
 
     What does a factor before the sum do to a variance?
     """

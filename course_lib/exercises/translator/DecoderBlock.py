@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from course_lib.checks.judge.definitions import Exercise, Marking, Returned
@@ -110,13 +111,25 @@ class LengthsOnBoth(Decoder):
 
 @mistake
 class MemoryNormed(Decoder):
-    """You normalize the memory with norm_2. Only the queries may go through this norm.
+    """You normalize the memory. Only the queries of the cross-attention may go through a norm.
 
     In the formula, which argument goes through norm_2?
     """
 
     def ask(self, z, memory, valid_lens) -> Tensor:
         return super().ask(z, self.norm(2)(memory), valid_lens)
+
+
+@like(MemoryNormed)
+class MemoryNormedByAnother(Decoder):
+    def ask(self, z, memory, valid_lens) -> Tensor:
+        return super().ask(z, self.norm(1)(memory), valid_lens)
+
+
+@like(MemoryNormed)
+class MemoryStandardized(Decoder):
+    def ask(self, z, memory, valid_lens) -> Tensor:
+        return super().ask(z, torch.layer_norm(memory, memory.shape[-1:]), valid_lens)
 
 
 @mistake
@@ -129,6 +142,11 @@ class CrossAttentionFirst(Decoder):
     def parts(self, memory, valid_lens=None) -> Sequence[Callable]:
         read, ask, network = super().parts(memory, valid_lens)
         return ask, read, network
+
+
+@like(CrossAttentionFirst)
+class CrossAttentionFirstWithItsNorm(CrossAttentionFirst):
+    norms = 2, 1, 3
 
 
 EXERCISE = Exercise(

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from course_lib.checks.judge.definitions import Exercise, Marking, Returned
 from course_lib.checks.observe.probe import Probe
-from course_lib.exercises.kit import Problems, mistake
+from course_lib.exercises.kit import Problems, like, mistake
 from course_lib.exercises.translator import _blocks as blocks
 from course_lib.exercises.translator._blocks import Block, without
 from course_lib.reference import translator as oracle
@@ -60,9 +60,9 @@ class Encoder(Block):
     def parts(self, valid_lens=None) -> Sequence[Callable]:
         return functools.partial(self.attend, valid_lens=self.lens(valid_lens)), self.network
 
-    def attend(self, queries, keys=None, *, valid_lens) -> Tensor:
+    def attend(self, queries, keys=None, values=None, *, valid_lens) -> Tensor:
         keys = queries if keys is None else keys
-        return self.attention(queries, keys, keys, valid_lens)
+        return self.attention(queries, keys, keys if values is None else values, valid_lens)
 
 
 def real(x, valid_lens) -> Tensor:
@@ -89,19 +89,43 @@ class QueriesMasked(Encoder):
     Which axis of the mask belongs to the keys?
     """
 
-    def attend(self, queries, keys=None, *, valid_lens) -> Tensor:
+    def attend(self, queries, keys=None, values=None, *, valid_lens) -> Tensor:
         mask = None if valid_lens is None else real(queries, valid_lens)[..., None]
         return self.attention(queries, queries, queries, mask=mask)
 
 
 @mistake
 class OnlyQueriesNormed(Encoder):
-    """Only the queries are norm_1(x). The keys and values are x itself.
+    """Only some of the queries, keys and values are norm_1(x). The others are x itself.
 
     What are the three arguments of the attention?
     """
 
     joins = (lambda x, norm, part: x + part(norm(x), x)), blocks.pre_norm
+
+
+@like(OnlyQueriesNormed)
+class ValuesNotNormed(Encoder):
+    joins = (lambda x, norm, part: x + part(norm(x), norm(x), x)), blocks.pre_norm
+
+
+@like(OnlyQueriesNormed)
+class QueriesNotNormed(Encoder):
+    joins = (lambda x, norm, part: x + part(x, norm(x))), blocks.pre_norm
+
+
+@mistake
+class CausalEncoder(Encoder):
+    """Your encoder has a causal mask, so positions do not attend to later ones. Here each position
+    attends to all positions within the length.
+
+    Which mask does the statement give the encoder?
+    """
+
+    def attend(self, queries, keys=None, values=None, *, valid_lens) -> Tensor:
+        n = queries.shape[1]
+        past = torch.ones(n, n, dtype=torch.bool).tril()
+        return self.attention(queries, queries, queries, valid_lens, past)
 
 
 EXERCISE = Exercise(

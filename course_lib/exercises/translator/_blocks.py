@@ -208,8 +208,8 @@ def pre_norm(x, norm, part) -> Tensor:
 
 @mistake
 def post_norm(x, norm, part) -> Tensor:
-    """Your norms follow the sums, norm(x + f(x)), as in the original paper. Here each norm must
-    come before its part, x + f(norm(x)).
+    """A norm follows a sum, norm(x + f(x)), as in the original paper. Here each norm must come
+    before its part, x + f(norm(x)).
 
     What does each part read, and what is added to its result?
     """
@@ -228,23 +228,37 @@ def residual_of_the_normed(x, norm, part) -> Tensor:
 
 @mistake
 def no_residual(x, norm, part) -> Tensor:
-    """In at least one of your sums the first term is missing: the result of a part replaces the sum
-    so far instead of being added to it.
+    """In at least one of your sums the first term is missing or doubled: the result of a part must
+    be added to the sum so far, once.
 
     In x + f(norm(x)), which term comes before the plus?
     """
     return part(norm(x))
 
 
+def doubled_residual(x, norm, part) -> Tensor:
+    return 2 * x + part(norm(x))
+
+
+@mistake
+def no_norm(x, norm, part) -> Tensor:
+    """At least one part reads the sum so far itself instead of its norm.
+
+    In x + f(norm(x)), what does f read?
+    """
+    return x + part(x)
+
+
 def mistakes_of_joins(make: Callable[..., Callable], num_parts: int) -> list[Mistake]:
     """Return the known mistakes in how parts are joined. `make(joins)` makes an answer."""
 
-    def made(join, *, once=True) -> Mistake:
-        places = np.eye(num_parts, dtype=bool) if once else ()
-        joins = [[join if here else pre_norm for here in place] for place in places]
-        return Mistake(id_of(join), tuple(map(make, [[join] * num_parts, *joins])), *words(join))
+    def made(*joins) -> Mistake:
+        places = [[True] * num_parts, *np.eye(num_parts, dtype=bool)]
+        all_joins = [[j if here else pre_norm for here in place] for j in joins for place in places]
+        return Mistake(id_of(joins[0]), tuple(map(make, all_joins)), *words(joins[0]))
 
-    return [made(post_norm, once=False), made(residual_of_the_normed), made(no_residual)]
+    others = made(residual_of_the_normed), made(no_residual, doubled_residual), made(no_norm)
+    return [made(post_norm), *others]
 
 
 class Block(Stepped, nn.Module):

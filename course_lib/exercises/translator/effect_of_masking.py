@@ -134,6 +134,40 @@ def only_this_position(model, source, valid_lens, target, position) -> Tensor:
 
 
 @mistake
+def other_positions(model, source, valid_lens, target, position) -> Tensor:
+    """You mask other positions of the source than `position`, or more of them.
+
+    For position 1 of a source of three, what is your mask?
+    """
+    return changes(model, source, valid_lens, target, position + 1, log_softmax)
+
+
+@like(other_positions)
+def position_before(model, source, valid_lens, target, position) -> Tensor:
+    return changes(model, source, valid_lens, target, position - 1, log_softmax)
+
+
+def with_mask(allowed) -> Any:
+    def answer(model, source, valid_lens, target, position) -> Tensor:
+        places = torch.arange(source.shape[1], device=source.device)[None]
+        given = model, source, valid_lens, shifted(model, target), target, log_softmax
+        return chosen(*given, mask=allowed(places, position)) - chosen(*given)
+
+    return answer
+
+
+like(other_positions)(with_mask(lambda places, position: places < position))
+like(other_positions)(with_mask(lambda places, position: places > position))
+
+
+@like(other_positions)
+def last_position(model, source, valid_lens, target, position) -> Tensor:
+    given = shifted(model, target), target, log_softmax
+    one_less = chosen(model, source, valid_lens - 1, *given)
+    return one_less - chosen(model, source, valid_lens, *given)
+
+
+@mistake
 def target_read(model, source, valid_lens, target, position) -> Tensor:
     """Your decoder reads the target unshifted: at each position it reads the word that it has to
     predict.

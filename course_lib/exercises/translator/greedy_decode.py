@@ -60,15 +60,20 @@ def problems(rng) -> Problems:
 
 
 def decoded(model, source, valid_lens, start, most, ends, *, goes_on=False, until=torch.all,
-            read=slice(None)) -> Tensor:  # fmt: skip
-    """Return `start` and at most `most` words; `ends(words)` tells which words end an item."""
+            read=slice(None), choose=None, fill=None) -> Tensor:  # fmt: skip
+    """Return `start` and at most `most` words; `ends(words)` tells which words end an item.
+
+    `choose` gets the logits and returns words, and `fill` is written after the end of an item.
+    """
+    choose = choose or (lambda logits: logits[:, -1].argmax(-1))
+    fill = model.pad if fill is None else fill
     words = torch.full((len(source), 1), start, device=source.device)
     ended = torch.zeros(len(source), dtype=torch.bool, device=source.device)
     with running(model):
         while words.shape[1] <= most and not until(ended):
-            following = model(source, valid_lens, words[:, read])[:, -1].argmax(-1)
+            following = choose(model(source, valid_lens, words[:, read]))
             if not goes_on:
-                following = following.masked_fill(ended, model.pad)
+                following = following.masked_fill(ended, fill)
             ended = ended | ends(following)
             words = torch.cat([words, following[:, None]], dim=1)
     return words
@@ -76,12 +81,38 @@ def decoded(model, source, valid_lens, start, most, ends, *, goes_on=False, unti
 
 @mistake
 def goes_on_after_end(model, source, valid_lens, start, end, max_len) -> Tensor:
-    """Your result contains words that the model predicts for an item after its `end`.
+    """Your result does not hold each item's words, then its `end`, then pads: `end` is missing, or
+    other ids follow it, such as words that the model predicts or 0.
 
-    What belongs after `end`?
+    What belongs after the last word, and what after `end`?
     """
     given = model, source, valid_lens, start, max_len
     return decoded(*given, lambda words: words == end, goes_on=True)[:, 1:]
+
+
+@like(goes_on_after_end)
+def filled_with_end(model, source, valid_lens, start, end, max_len) -> Tensor:
+    given = model, source, valid_lens, start, max_len
+    return decoded(*given, lambda words: words == end, fill=end)[:, 1:]
+
+
+@like(goes_on_after_end)
+def filled_with_0(model, source, valid_lens, start, end, max_len) -> Tensor:
+    given = model, source, valid_lens, start, max_len
+    return decoded(*given, lambda words: words == end, fill=0)[:, 1:]
+
+
+@like(goes_on_after_end)
+def never_ends(model, source, valid_lens, start, end, max_len) -> Tensor:
+    given = model, source, valid_lens, start, max_len
+    return decoded(*given, lambda words: words < 0)[:, 1:]
+
+
+@like(goes_on_after_end)
+def end_left_out(model, source, valid_lens, start, end, max_len) -> Tensor:
+    given = model, source, valid_lens, start, max_len
+    words = decoded(*given, lambda words: words == end)[:, 1:]
+    return words.masked_fill(words == end, model.pad)
 
 
 @mistake
@@ -92,6 +123,13 @@ def stops_at_first_end(model, source, valid_lens, start, end, max_len) -> Tensor
     """
     given = model, source, valid_lens, start, max_len
     return decoded(*given, lambda words: words == end, until=torch.any)[:, 1:]
+
+
+@like(stops_at_first_end)
+def stops_with_the_first_item(model, source, valid_lens, start, end, max_len) -> Tensor:
+    given = model, source, valid_lens, start, max_len
+    until = lambda ended: len(ended) and ended[0]  # noqa: E731
+    return decoded(*given, lambda words: words == end, until=until)[:, 1:]
 
 
 @mistake
@@ -115,13 +153,27 @@ def start_returned(model, source, valid_lens, start, end, max_len) -> Tensor:
 
 @mistake
 def last_word_only(model, source, valid_lens, start, end, max_len) -> Tensor:
-    """You pass only the last word to the model. It remembers nothing, so it predicts without the
-    earlier words.
+    """You do not choose the most likely word after all words so far: the model reads only the last
+    word, or you use other logits than the largest at the last position.
 
-    What must `inputs` hold when the third word is chosen?
+    What must the model read, and which of its logits decide about the next word?
     """
     given = model, source, valid_lens, start, max_len
     return decoded(*given, lambda words: words == end, read=slice(-1, None))[:, 1:]
+
+
+def _chosen_by(choose) -> Any:
+    def answer(model, source, valid_lens, start, end, max_len) -> Tensor:
+        given = model, source, valid_lens, start, max_len
+        return decoded(*given, lambda words: words == end, choose=choose)[:, 1:]
+
+    return answer
+
+
+like(last_word_only)(_chosen_by(lambda logits: logits[:, 0].argmax(-1)))
+like(last_word_only)(_chosen_by(lambda logits: logits[:, -1].argmin(-1)))
+like(last_word_only)(_chosen_by(lambda logits: logits.argmax(1)[:, -1]))
+like(last_word_only)(_chosen_by(lambda logits: logits[:, -1, 1:].argmax(-1) + 1))
 
 
 @mistake

@@ -83,12 +83,24 @@ def mean(losses, real) -> Tensor:
 
 @mistake
 def pads_counted(logits, targets, valid_lens) -> Tensor:
-    """Your loss is the mean over all positions, including pads.
+    """Your loss is the mean over all positions, including pads, or over pads with logits of 0.
 
     What does `valid_lens` say about a position?
     """
     every = torch.ones_like(targets, dtype=torch.bool)
     return mean(losses_of(logits, targets, every), every)
+
+
+@like(pads_counted)
+def logits_of_pads_zeroed(logits, targets, valid_lens) -> Tensor:
+    real, every = real_of(targets, valid_lens), torch.ones_like(targets, dtype=torch.bool)
+    return mean(losses_of(logits.masked_fill(~real[..., None], 0.0), targets, every), every)
+
+
+@like(pads_counted)
+def logits_of_pads_zeroed_but_not_counted(logits, targets, valid_lens) -> Tensor:
+    real, every = real_of(targets, valid_lens), torch.ones_like(targets, dtype=torch.bool)
+    return mean(losses_of(logits.masked_fill(~real[..., None], 0.0), targets, every), real)
 
 
 @mistake
@@ -109,8 +121,8 @@ def mean_of_products(logits, targets, valid_lens) -> Tensor:
 
 @mistake
 def mean_of_means(logits, targets, valid_lens) -> Tensor:
-    """You average within each item, then over the items. Every real word must have the same weight,
-    and an item without words must not count.
+    """You average within each item, then over the items, or divide by 0 words. Every real word must
+    have the same weight, and an item without words must not count.
 
     If you sum the losses of all real words, what must you divide by?
     """
@@ -122,6 +134,12 @@ def mean_of_means(logits, targets, valid_lens) -> Tensor:
 def mean_of_means_with_nan(logits, targets, valid_lens) -> Tensor:
     real = real_of(targets, valid_lens)
     return (losses_of(logits, targets, real).sum(1) / real.sum(1)).mean()
+
+
+@like(mean_of_means)
+def no_words_nan(logits, targets, valid_lens) -> Tensor:
+    real = real_of(targets, valid_lens)
+    return losses_of(logits, targets, real).sum() / real.sum()
 
 
 @mistake
@@ -149,21 +167,67 @@ def log_times_real(logits, targets, valid_lens) -> Tensor:
 
 @mistake
 def softmax_twice(logits, targets, valid_lens) -> Tensor:
-    """You apply a softmax to the logits, and then `cross_entropy` or `log_softmax` applies another.
+    """You apply a softmax of the vocabulary twice, or not at all, or over another axis.
 
-    Does `cross_entropy` expect logits or probabilities?
+    Which of your functions apply a softmax, and over which axis?
     """
     real = real_of(targets, valid_lens)
     return mean(losses_of(logits.softmax(-1), targets, real), real)
 
 
+@like(softmax_twice)
+def no_softmax(logits, targets, valid_lens) -> Tensor:
+    real = real_of(targets, valid_lens)
+    return mean(-taken(logits, targets).masked_fill(~real, 0.0), real)
+
+
+@like(softmax_twice)
+def softmax_over_positions(logits, targets, valid_lens) -> Tensor:
+    real = real_of(targets, valid_lens)
+    return mean(-taken(logits.log_softmax(1), targets).masked_fill(~real, 0.0), real)
+
+
+@like(softmax_twice)
+def softmax_over_items(logits, targets, valid_lens) -> Tensor:
+    real = real_of(targets, valid_lens)
+    return mean(-taken(logits.log_softmax(0), targets).masked_fill(~real, 0.0), real)
+
+
+@like(softmax_twice)
+def softmax_after_a_reshape(logits, targets, valid_lens) -> Tensor:
+    batch, n, vocabulary = logits.shape
+    mixed = logits.reshape(batch, vocabulary, n).mT.log_softmax(-1)
+    real = real_of(targets, valid_lens)
+    return mean(-taken(mixed, targets).masked_fill(~real, 0.0), real)
+
+
 @mistake
 def one_too_many(logits, targets, valid_lens) -> Tensor:
-    """You count one pad of each item that has any: a length of 2 keeps positions 0, 1 and 2.
+    """You keep other positions than the first ones of each item, as many as its length: one pad too
+    many, positions shifted by one, or the pads instead of the words.
 
-    Which is the last real position of an item of length 2?
+    Which positions are real in an item of length 2?
     """
     real = real_of(targets, valid_lens + 1)
+    return mean(losses_of(logits, targets, real), real)
+
+
+@like(one_too_many)
+def shifted_by_one(logits, targets, valid_lens) -> Tensor:
+    real = real_of(targets, valid_lens + 1)
+    real[:, :1] = False
+    return mean(losses_of(logits, targets, real), real)
+
+
+@like(one_too_many)
+def pads_instead(logits, targets, valid_lens) -> Tensor:
+    real = ~real_of(targets, valid_lens)
+    return mean(losses_of(logits, targets, real), real)
+
+
+@like(one_too_many)
+def at_least_one(logits, targets, valid_lens) -> Tensor:
+    real = real_of(targets, valid_lens.clamp(min=1))
     return mean(losses_of(logits, targets, real), real)
 
 
@@ -184,12 +248,28 @@ def id_0_taken_for_padding(logits, targets, valid_lens) -> Tensor:
 
 @mistake
 def summed(logits, targets, valid_lens) -> Tensor:
-    """You return the sum of the losses, or divide it by the number of items. The exercise asks for
-    their mean.
+    """You return the sum of the losses, one loss per item or per word, or a sum that is divided by
+    the number of items. The exercise asks for the mean of all.
 
     How many losses are in your sum?
     """
     return losses_of(logits, targets, real_of(targets, valid_lens)).sum()
+
+
+@like(summed)
+def of_each_item(logits, targets, valid_lens) -> Tensor:
+    real = real_of(targets, valid_lens)
+    return losses_of(logits, targets, real).sum(1) / real.sum(1).clamp(min=1)
+
+
+@like(summed)
+def of_each_item_over_all(logits, targets, valid_lens) -> Tensor:
+    return losses_of(logits, targets, real_of(targets, valid_lens)).mean(1)
+
+
+@like(summed)
+def of_each_word(logits, targets, valid_lens) -> Tensor:
+    return losses_of(logits, targets, real_of(targets, valid_lens))
 
 
 @like(summed)

@@ -1,5 +1,7 @@
 """`attend`: scaled dot-product attention for one query."""
 
+import math
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -49,7 +51,7 @@ def problems(rng) -> Problems:
     yield "The output must be differentiable in the query, the keys and the values."
     yield call(*free, grad_outputs=rng.normal(size=2))
     yield "One key with one feature and one value must keep their axes."
-    yield edge(*drawn(rng, 1, 1, 1))
+    yield edge(*drawn(rng, 1, 1, 1), tolerance=2e-7)  # its weight is 1 up to one rounding
     yield "It must work if there are as many keys as features."
     yield edge(*drawn(rng, 4, 4, 4))
     yield "The weights must be right even where exp(score) overflows."
@@ -85,6 +87,16 @@ def root_of_another_size(query, keys, values) -> tuple[Tensor, Tensor]:
 
 
 @like(root_of_another_size)
+def root_of_64(query, keys, values) -> tuple[Tensor, Tensor]:
+    return average(torch.softmax(keys @ query / 8, 0), values)
+
+
+@like(root_of_another_size)
+def whole_root(query, keys, values) -> tuple[Tensor, Tensor]:
+    return average(torch.softmax(keys @ query / math.isqrt(len(query)), 0), values)
+
+
+@like(root_of_another_size)
 def root_of_value_size(query, keys, values) -> tuple[Tensor, Tensor]:
     return average(torch.softmax(keys @ query / values.shape[1] ** 0.5, 0), values)
 
@@ -103,13 +115,18 @@ def scaled_after_softmax(query, keys, values) -> tuple[Tensor, Tensor]:
 
 @mistake
 def normalized(query, keys, values) -> tuple[Tensor, Tensor]:
-    """You divide the products by the lengths of query and key. These are cosines, but the exercise
-    asks for dot products.
+    """You divide the products by the length of the query or the key, or by both, as in a cosine.
+    The exercise asks for dot products.
 
     Which step of your code is not part of a dot product?
     """
     scores = torch.cosine_similarity(query[None], keys)
     return average(torch.softmax(scores / len(query) ** 0.5, 0), values)
+
+
+@like(normalized)
+def divided_by_the_query(query, keys, values) -> tuple[Tensor, Tensor]:
+    return average(torch.softmax(keys @ query / query.norm(), 0), values)
 
 
 @like(normalized)
@@ -170,11 +187,17 @@ def keys_averaged(query, keys, values) -> tuple[Tensor, Tensor]:
 
 @mistake
 def not_divided_by_the_sum(query, keys, values) -> tuple[Tensor, Tensor]:
-    """Your weights are exponentials that do not sum to 1.
+    """Your weights are functions of single scores, such as exponentials or sigmoids, which do not
+    sum to 1.
 
     What does a softmax do after it takes the exponentials?
     """
     return average((keys @ query / len(query) ** 0.5).exp(), values)
+
+
+@like(not_divided_by_the_sum)
+def sigmoids(query, keys, values) -> tuple[Tensor, Tensor]:
+    return average((keys @ query / len(query) ** 0.5).sigmoid(), values)
 
 
 @like(not_divided_by_the_sum)

@@ -8,13 +8,14 @@ from course_lib.authoring.variants import faulty, right, wrong, wrong_in
 
 
 class Block(nn.Module):
-    def __init__(self, attention, d, hidden):
+    def __init__(self, attention, d, hidden, **kw):
         super().__init__()
         self.attention = attention
-        self.norm_1 = nn.LayerNorm(d)
+        self.norm_1 = nn.LayerNorm(d, **kw)
         if hidden > 0:
-            self.norm_2 = nn.LayerNorm(d)
-            self.feed_forward = nn.Sequential(nn.Linear(d, hidden), nn.GELU(), nn.Linear(hidden, d))
+            self.norm_2 = nn.LayerNorm(d, **kw)
+            layers = nn.Linear(d, hidden, **kw), nn.GELU(), nn.Linear(hidden, d, **kw)
+            self.feed_forward = nn.Sequential(*layers)
 
     def forward(self, x):
         x = x + self.attention(self.norm_1(x))
@@ -25,15 +26,15 @@ class Block(nn.Module):
 
 @right
 class ListOfBlocks(nn.Module):
-    def __init__(self, num_tokens, attentions, positions, hidden_dim=0):
+    def __init__(self, num_tokens, attentions, positions, hidden_dim=0, **kw):
         super().__init__()
         d = positions.size(1)
         self.context_length = positions.size(0)
-        self.register_buffer("positions", positions, persistent=False)
-        self.tokens = nn.Embedding(num_tokens, d)
-        self.blocks = nn.ModuleList([Block(a, d, hidden_dim) for a in attentions])
-        self.norm = nn.LayerNorm(d)
-        self.to_logits = nn.Linear(d, num_tokens)
+        self.register_buffer("positions", positions.to(**kw), persistent=False)
+        self.tokens = nn.Embedding(num_tokens, d, **kw)
+        self.blocks = nn.ModuleList([Block(a, d, hidden_dim, **kw) for a in attentions])
+        self.norm = nn.LayerNorm(d, **kw)
+        self.to_logits = nn.Linear(d, num_tokens, **kw)
 
     def forward(self, tokens):
         n = tokens.shape[1]
@@ -68,25 +69,27 @@ class Functional(ListOfBlocks):
 class BlocksInOne(nn.Module):
     """Blocks are plain modules with attributes; the feed-forward network may be None."""
 
-    def __init__(self, num_tokens, attentions, positions, hidden_dim=0):
+    def __init__(self, num_tokens, attentions, positions, hidden_dim=0, *, device=None, dtype=None):
         super().__init__()
-        self.tokens = nn.Embedding(num_tokens, positions.shape[1])
+        d = positions.shape[1]
+        self.tokens = nn.Embedding(num_tokens, d)
         self.register_buffer("positions", positions.clone(), persistent=False)
         self.blocks = nn.ModuleList()
-        for attention in attentions:
+        for _ in attentions:
             block = nn.Module()
-            block.attention, block.feed_forward = attention, None
-            block.norm_1 = nn.LayerNorm(positions.shape[1])
+            block.attention, block.feed_forward = None, None
+            block.norm_1 = nn.LayerNorm(d)
             if hidden_dim:
-                block.norm_2 = nn.LayerNorm(positions.shape[1])
+                block.norm_2 = nn.LayerNorm(d)
                 block.feed_forward = nn.Sequential(
-                    nn.Linear(positions.shape[1], hidden_dim),
-                    nn.GELU(),
-                    nn.Linear(hidden_dim, positions.shape[1]),
+                    nn.Linear(d, hidden_dim), nn.GELU(), nn.Linear(hidden_dim, d)
                 )
             self.blocks.append(block)
-        self.norm = nn.LayerNorm(positions.shape[1])
-        self.to_logits = nn.Linear(positions.shape[1], num_tokens)
+        self.norm = nn.LayerNorm(d)
+        self.to_logits = nn.Linear(d, num_tokens)
+        self.to(device=device, dtype=dtype)
+        for block, attention in zip(self.blocks, attentions, strict=True):
+            block.attention = attention
 
     @property
     def context_length(self):
@@ -107,8 +110,8 @@ class BlocksInOne(nn.Module):
 class Almost(ListOfBlocks):
     """A right model in steps; what follows changes one of them."""
 
-    def __init__(self, num_tokens, attentions, positions, hidden_dim=0):
-        super().__init__(num_tokens, attentions, positions, hidden_dim)
+    def __init__(self, num_tokens, attentions, positions, hidden_dim=0, **kw):
+        super().__init__(num_tokens, attentions, positions, hidden_dim, **kw)
         self.change(num_tokens, attentions, positions, hidden_dim)
 
     def change(self, num_tokens, attentions, positions, hidden_dim):
@@ -180,6 +183,15 @@ class PositionsLeftBehind(Almost):
     def change(self, num_tokens, attentions, positions, hidden_dim):
         del self.positions
         self.positions = positions
+
+
+@wrong("not_as_requested")
+class LogitsOnTheCpu(ListOfBlocks):
+    """`device=` and `dtype=` do not reach the last layer."""
+
+    def __init__(self, num_tokens, attentions, positions, hidden_dim=0, **kw):
+        super().__init__(num_tokens, attentions, positions, hidden_dim, **kw)
+        self.to_logits = nn.Linear(positions.shape[1], num_tokens)
 
 
 @faulty("post-norm", "no last norm", "last positions")

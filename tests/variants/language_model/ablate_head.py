@@ -98,7 +98,6 @@ but = wrong_in(stepwise)
 written_into = but(
     "left_over", zero=lambda x, own: x.index_fill_(-1, torch.arange(x.shape[-1])[own], 0.0)
 )
-counted_from_one = but(features=lambda part, head: columns_of(part, head + 1))
 eval_mode = but("left_over", begin=lambda model: model.eval())
 all_hooks_removed = but("left_over", end=lambda handle, part: part.W_o._forward_pre_hooks.clear())
 

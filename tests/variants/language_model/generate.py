@@ -170,7 +170,6 @@ def top_k_above_the_vocabulary(logits, temperature, top_k, generator):
     return drawn(logits, temperature, None, generator)
 
 
-whole_text = but("raised", context=lambda tokens, size: tokens)
 as_many_as_asked = drawing("raised", top_k_above_the_vocabulary)
 global_numbers = drawing("not_from_the_generator", lambda x, t, k, g: drawn(x, t, k, None))
 same_for_all = drawing("all_texts_equal", one_draw_for_all)

@@ -46,7 +46,7 @@ def one_for_each(logits, tokens):
     return F.cross_entropy(logits[:, :-1].mT, tokens[:, 1:].long(), reduction="none")
 
 
-@wrong("list_returned")
+@wrong("wrong_type")
 def plain_number(logits, tokens):
     return swapped_axes(logits, tokens).item()
 

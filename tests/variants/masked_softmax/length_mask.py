@@ -57,9 +57,6 @@ def column_against_row_on_the_cpu(valid_lens, max_len):
 float_zero_one = wrong("wrong_dtype_kind")(
     lambda valid_lens, max_len: (torch.arange(max_len) < valid_lens[..., None]).to(torch.float64)
 )
-keeps_the_last_keys = wrong("wrong_values")(
-    lambda valid_lens, max_len: torch.arange(max_len) >= max_len - valid_lens[..., None]
-)
 width_of_the_longest = wrong("wrong_shape")(
     lambda valid_lens, max_len: torch.arange(int(valid_lens.max()) + 1) < valid_lens[..., None]
 )

@@ -62,13 +62,6 @@ def positions_rounded(num_positions, embed_dim, device=None, dtype=None):
     return _turned(angles, embed_dim).to(dtype)
 
 
-base_1000 = wrong("wrong_values")(
-    on_request(
-        lambda num_positions, embed_dim: _turned(
-            _angles(num_positions, embed_dim, base=1000.0), embed_dim
-        )
-    )
-)
 options_ignored = wrong("not_as_requested")(lambda *sizes, **to: loops(*sizes))
 half_precision = wrong()(
     lambda num_positions, embed_dim: _turned(

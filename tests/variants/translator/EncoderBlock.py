@@ -140,11 +140,6 @@ class Almost(Layers):
         return h + self.feed_forward(z)
 
 
-def past_only(self, x, z, valid_lens):
-    past = torch.tril(torch.ones(x.shape[1], x.shape[1], dtype=torch.bool))
-    return x + self.attention(z, z, z, valid_lens, past)
-
-
 def with_the_first_lengths(self, x, z, valid_lens):
     return x + self.attention(z, z, z, vars(self).setdefault("lens", valid_lens))
 
@@ -152,7 +147,6 @@ def with_the_first_lengths(self, x, z, valid_lens):
 but = wrong_in(Almost)
 KeepsTheFirstLengths = but(attend=with_the_first_lengths)
 ValuesAsTheyAre = but(attend=lambda self, x, z, lens: x + self.attention(z, z, x, lens))
-Causal = but("wrong_values", attend=past_only)
 Gelu = but(
     "no_relu", change=lambda self, d, h, options: self.feed_forward.insert(1, nn.GELU()).pop(2)
 )

@@ -90,7 +90,6 @@ def steps(
 
 
 but = wrong_in(steps)
-first_position_read = but("wrong_shape", read=lambda inputs: inputs[:, :1])
 never_evaluated = but(enter=lambda model: None, leave=lambda model, was: None)
 never_back = but("mode_changed", leave=lambda model, was: None)
 column_on_the_cpu = but(

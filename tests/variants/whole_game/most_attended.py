@@ -51,12 +51,12 @@ def running_best(attention_weights):
 both_of_max = wrong()(lambda weights: weights.max(dim=-1))
 of_all_as_int = wrong()(lambda weights: int(torch.argmax(weights)))
 topmost = wrong()(lambda weights: weights.topk(1, dim=-1).indices)
-lists = wrong("list_returned")(lambda weights: weights.argmax(dim=-1).tolist())
+lists = wrong("wrong_type")(lambda weights: weights.argmax(dim=-1).tolist())
 as_floats = wrong("wrong_dtype_kind")(lambda weights: weights.argmax(dim=-1).to(weights.dtype))
 squeezed = wrong("squeezed")(lambda weights: weights.argmax(dim=-1).squeeze())
 sigmoid_threshold = wrong()(lambda weights: (weights > 0.5).int().argmax(-1))
 rounded = wrong()(lambda weights: weights.mul(100).round().argmax(-1))
-counted_from_one = wrong("counted_from_one")(lambda weights: weights.argmax(dim=-1) + 1)
+counted_from_one = wrong()(lambda weights: weights.argmax(dim=-1) + 1)
 
 
 @wrong()

@@ -444,7 +444,7 @@ function viewer(figure, {
       const path = draw("path", { d: blocked, "stroke-width": 1.2 / cell });
       path.style.stroke = "var(--masked)";
       inside.append(path);
-      if (named && Math.max(rows, columns) <= 8 && cell >= 22) writeNumbers();
+      if (named && rows * columns <= 64 && cell >= 22) writeNumbers();
     }
 
     function writeNumbers() {

@@ -125,6 +125,14 @@ def test_the_map_is_one_tab_away(put, page):
     assert arcs(figure) == 3
 
 
+def test_a_small_map_shows_its_numbers(put, page):
+    weights = np.zeros((2, 14))
+    weights[0, 11], weights[0, 1], weights[1, 1] = 0.84, 0.16, 1.0
+    figure = put(plotting.attention(weights, ["forty", "three"], "dreiundvierzig"))
+    page.get_by_role("tab", name="Map").click()
+    assert figure.locator(".map g[font-size='10'] text").all_inner_texts() == [".16", ".84", "1.00"]
+
+
 def test_an_arc_glides_unless_motion_is_not_wanted(put, page):
     figure = put(viewer())
     page.emulate_media(reduced_motion="no-preference")

@@ -130,7 +130,11 @@ def test_a_small_map_shows_its_numbers(put, page):
     weights[0, 11], weights[0, 1], weights[1, 1] = 0.84, 0.16, 1.0
     figure = put(plotting.attention(weights, ["forty", "three"], "dreiundvierzig"))
     page.get_by_role("tab", name="Map").click()
-    assert figure.locator(".map g[font-size='10'] text").all_inner_texts() == [".16", ".84", "1.00"]
+    assert figure.locator(".map g[font-size='10'] text").all_text_contents() == [
+        ".16",
+        ".84",
+        "1.00",
+    ]
 
 
 def test_an_arc_glides_unless_motion_is_not_wanted(put, page):

@@ -24,9 +24,9 @@ from course_lib.authoring.bundle import FOLDER, bundle_name, contents, packed
 from course_lib.authoring.lesson_tree import LessonTree
 from course_lib.authoring.new_class import init
 from course_lib.cli import main as cli
+from course_lib.collecting.dates import open_lessons
 from course_lib.exercises import find, lessons
 from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
-from course_lib.grading.due_dates import open_lessons
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent

@@ -126,7 +126,7 @@ def bundle(
     """
     with working():
         from course_lib.authoring.bundle import make_bundle
-        from course_lib.grading.due_dates import open_lessons
+        from course_lib.collecting.dates import open_lessons
 
     root = course_root()
     chosen = list(dict.fromkeys(choose(lesson_names(root), lessons) or []))

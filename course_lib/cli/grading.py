@@ -111,8 +111,8 @@ def grade(
     for lesson in chosen:
         with executors.started_ahead(root, lesson, settings) as pool:
             with working():  # nbgrader takes a second, in which workers come up
+                from course_lib.collecting.dates import follow_due_date
                 from course_lib.grading import driver
-                from course_lib.grading.due_dates import follow_due_date
 
                 for line in follow_due_date(root, lesson):
                     typer.echo(line, err=True)
@@ -121,7 +121,7 @@ def grade(
                 root, lesson, students=student, progress=shown, settings=settings, pool=pool
             )
             summaries.append(graded.only(student) if student else graded)
-    from course_lib.grading.due_dates import late_notices
+    from course_lib.collecting.dates import late_notices
 
     late = late_notices(root, [summary.lesson for summary in summaries])
     if as_json:
@@ -183,8 +183,8 @@ def report(
     Example: course report 02_masked_softmax
     """
     with working():
+        from course_lib.collecting.dates import late_notices
         from course_lib.grading.class_report import pages
-        from course_lib.grading.due_dates import late_notices
 
     root = course_root()
     name = find_lesson(assignment_names(root), lesson) if lesson else None
@@ -261,8 +261,8 @@ def export(
     """
     with working():
         from course_lib.cli import tables
+        from course_lib.collecting.dates import late_notices
         from course_lib.grading import exports
-        from course_lib.grading.due_dates import late_notices
 
     root = course_root()
     named: dict[str, str] = {}

@@ -190,7 +190,10 @@ def _python_says(error: BaseException, source: str, namespace: dict[str, Any]) -
     for name, line in in_cell:
         if name == "<module>":
             number = line
-    said = " ".join(f"{type(error).__name__}: {message}".split()).removesuffix(": ")
+    kind = type(error).__name__
+    if kind.startswith("_") and isinstance(error, SyntaxError):  # 3.13's _IncompleteInputError
+        kind = "SyntaxError"
+    said = " ".join(f"{kind}: {message}".split()).removesuffix(": ")
     lines = source.splitlines()
     if number is not None and 0 < number <= len(lines):
         said = f"{said[:300]} (line {number}: `{lines[number - 1].strip()[:120]}`)"

@@ -241,7 +241,7 @@ def test_lesson_11_says_what_its_stored_counts_and_texts_show():
 
 def test_lesson_11_says_what_its_recorded_passwords_show():
     options, frames = frames_of("11_real_model", "the-password-2")
-    written = [re.findall(r"It writes: +(\w+)", frame["alt"])[0] for frame in frames]
+    written = [re.findall(r"It writes (\w+)", frame["title"])[0] for frame in frames]
     passwords = ["7K2QX9", "7272", "7K2QX9"]
     assert (options, written) == (["none", "the eight", "eight others"], passwords)
     strongest = re.findall(r"(\w+) looks most at (\w+)", frames[0]["alt"])

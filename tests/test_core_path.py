@@ -62,7 +62,7 @@ def test_the_times_fit_their_limits_and_course_times_prints_them(course, monkeyp
     assert cli.main(["times"]) == 0
     shown = capsys.readouterr().out
     assert shown == as_text(course_times(course)) + "\n"
-    assert shown.endswith("At 3 hours a week, it takes 6 weeks, and everything takes 8.\n")
+    assert shown.endswith("At 3 hours a week, it takes 5 weeks, and everything takes 8.\n")
     assert "At 3 hours" not in as_text(course_times(course, ["08_memory_and_speed"]))
     assert cli.main(["times", "02", "--json"]) == 0
     assert '"02_masked_softmax": {' in capsys.readouterr().out

@@ -121,7 +121,7 @@ assert torch.allclose(weights.sum(dim=1), torch.ones(2))
 # add up the products. In the plane, vectors are arrows. The next figure has one query and three
 # keys. Here the keys also serve as values, and the diamond is their weighted average.
 #
-# **Predict.** The query $(1, 1)$ gives *drei* a weight of 0.84. If you halve the query, does *drei*
+# **Predict.** The query (1, 1) gives *drei* a weight of 0.84. If you halve the query, does *drei*
 # get about 0.42, 0.53 or 0.63? Guess, and then drag the tip of the query halfway to the center.
 # Wherever you read *Predict*, commit to a guess. Even a wrong guess helps you remember the answer.
 

@@ -119,8 +119,9 @@ def lines(
         place = data[name].tolist().index(extreme(data[name].tolist()))
         at, y = across[place], data[name][place]
         axes.plot([at], [y], "o", color=INK, markersize=11, fillstyle="none", label="_mark")
-        axes.annotate(f"{number(y)} at {number(at)}", (at, y), (0, 16), fontsize=9, ha="center",
-                      textcoords="offset points")  # fmt: skip
+        said = f"{extreme.__name__} {number(y)} at {number(at)}"
+        where = {"xytext": (0, 16), "textcoords": "offset points", "ha": "center"}
+        axes.annotate(said, (at, y), fontsize=9, **where)
     name_ends(axes)
     words = [curve_sentence(name, across, values, log=log_y) for name, values in data.items()]
     alt = f"{y_label} over {x_label}: " + "; ".join(words) + "."

@@ -46,7 +46,7 @@ torch.set_num_threads(1)  # faster while other programs are running
 #
 # *Can a program translate numbers that it has never seen?*
 #
-# In German, a number is one word, and the ones come before the tens. The word for 43 is
+# German writes a number as one word, with the ones before the tens. The word for 43 is
 # *dreiundvierzig*, three-and-forty. A translator has to find the parts in a run of letters and
 # reorder them.
 #
@@ -137,9 +137,9 @@ assert 0.75 < torch.softmax(arrows @ torch.tensor([0.125, -1.0]), dim=0)[2] < 0.
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It gets about 0.63. Half the query halves all dot products. At the center, all dot products are 0
-# and all three weights are 1/3. Attention always returns an average, even when no key fits, because
-# the weights always sum to 1.
+# It gets about 0.63. Halving the query halves all dot products. At the center, all dot products are
+# 0 and all three weights are 1/3. Attention always returns an average, even when no key fits,
+# because the weights always sum to 1.
 #
 # </details>
 #
@@ -269,9 +269,9 @@ assert counts[0][1] < 20 and 65 < counts[1][1] < 80
 #
 # In the next figure, type a German numeral, or a number such as 1999. A translator that was trained
 # beforehand runs in the page. *Next word* writes the translation one word at a time. **Click a
-# letter** to force the displayed word's attention onto it, or the first word's if none is
-# displayed. The letter gets a weight of 1, and the translator continues with the word that it
-# writes then. *Undo choices* takes everything back.
+# letter** to force the displayed word (by default the first) to look at it. The letter gets a
+# weight of 1, and the translator continues from the word that results. *Undo choices* takes
+# everything back.
 #
 # Force the first word of the translation of *dreiundvierzig* onto the *r* of *drei*, and then onto
 # the *z* of *vierzig*. Try other letters, too. With many of them, the translator ends at once and
@@ -412,7 +412,7 @@ assert counts[0][0] > 160 and counts[1][0] < 40 and 130 < counts[1][1] < 200
 # %% [markdown]
 # ## 8. What comes next
 #
-# You wrote the attention of one query. We supplied the rest of the translator. You will write that,
+# You wrote attention for one query. We supplied the rest of the translator. You will write that,
 # too:
 #
 # | lessons | you write |

@@ -293,10 +293,10 @@ plotting.show(plotting.attention(weights, queries=letters, keys=letters), key="p
 # This map depends on *positions* alone. With learned vectors, a query can find *vierzig* anywhere.
 # In lesson 00, the translator compared such vectors by dot products, divided by $\sqrt{64} = 8$.
 # The next cell compares them by distance, with your `kernel_pooling` and $h^2 = 8$. Nothing is
-# trained again.
+# retrained.
 #
-# **Predict.** By dot products, the numbers 1 to 99 are all translated correctly. By distance, are
-# about 35, 65 or 95 correct?
+# **Predict.** With dot products, the numbers 1 to 99 are all translated correctly. With
+# distances, are about 35, 65 or 95 correct?
 
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -362,7 +362,7 @@ assert abs(spans[0] - 4.7) < 0.05 and abs(spans[1] - 2) < 0.1
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It is 2 °C, from 1.4 to 3.3. As $h \to \infty$, every key gets the weight $1/m$, and the output
+# About 2 °C, from 1.4 to 3.3. As $h \to \infty$, every key gets the weight $1/m$, and the output
 # becomes the plain average of all readings. With a tiny bandwidth, the nearest key takes all the
 # weight, and you are back at the staircase. No prediction leaves the range of the readings, because
 # an average cannot.
@@ -383,7 +383,7 @@ assert abs(spans[0] - 4.7) < 0.05 and abs(spans[1] - 2) < 0.1
 # The obvious attempt is to predict each reading and choose the bandwidth with the smallest mean
 # squared error. Queries and keys are now the same 40 moments.
 #
-# **Predict.** The noise in the readings has variance 0.36, and nobody can predict noise. With how
+# **Predict.** The noise in the readings has variance 0.36, and nobody can predict noise. For how
 # many of the bandwidths 1, 0.25, 0.05 and 0.0001 is the error below 0.36?
 
 
@@ -401,7 +401,7 @@ assert training_error(0.0001) < 1e-6 and training_error(1.0) > 0.36 > training_e
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# With three. At 0.0001, it is 0. Each reading is its own nearest key, at distance 0. With a tiny
+# For three. At 0.0001, it is 0. Each reading is its own nearest key, at distance 0. With a tiny
 # bandwidth it takes all the weight and "predicts" itself. The error measures memory, not
 # prediction.
 #
@@ -630,7 +630,7 @@ assert (gaussian > 0).all() and (gaussian[0, 2] < 0.01) and (dot[0, 2] < 0.01)
 assert dot[0, 0] < gaussian[0, 0]
 
 # %% [markdown]
-# The two agree only for keys of length 1, up to rounding. The penalty is then the same for all keys
+# Up to rounding, the two agree only for keys of length 1. The penalty is then the same for all keys
 # and cancels like the query's own term. A zero key has a smaller penalty than a one-hot key.
 #
 # Without the penalty, the long key in the query's direction gains weight and wins. The short one

@@ -12,7 +12,7 @@
 # - write padding and causal masks, and combine masks;
 # - explain why a forbidden key needs a score of minus infinity, before the softmax;
 # - prevent the nan gradients that a query without any allowed key can cause;
-# - write `masked_softmax`, which every later lesson calls, and repair the translator with it.
+# - write `masked_softmax`, which most later lessons call, and repair the translator with it.
 #
 # **Time:** {time}. **You need:** broadcasting and indexing in NumPy and PyTorch, and some idea of
 # what a gradient is. Lesson 01 shows where scores and weights come from.
@@ -127,11 +127,10 @@ check("stable_softmax")
 #
 # *How do numerals of different lengths fit into one rectangle?*
 #
-# In one batch, each numeral is padded to the length of the longest with a special token, the *pad*.
+# In a batch, a special token, the *pad*, fills each numeral up to the longest one's length.
 #
-# The next cell gives the words of lesson 00's translator a plain softmax over letters, not a masked
-# one, and translates 1 to 99 in one batch. Then it adds 777 to the batch, and then 7777 in its
-# place.
+# The next cell gives lesson 00's translator a plain softmax over letters, not a masked one, and
+# translates 1 to 99 in one batch. Then it adds 777 to the batch, and then 7777 in its place.
 #
 # **Predict.** With nothing added, about 80 are correct, and about 27 with 7777, which has 42
 # letters. With 777, which has 29, are about 30, 45 or 60 correct?
@@ -658,8 +657,8 @@ check("masked_softmax")
 # The next cell translates the batch from section 2 three times: with scores of 0 for the pads, with
 # weights of 0 after the softmax, and with your `masked_softmax`.
 #
-# **Predict.** Are more of the 99 correct with scores of 0, more with weights of 0, or about as many
-# with both?
+# **Predict.** Are more of the 99 correct with scores of 0, more with weights of 0, or about equally
+# many?
 
 
 # %% tags=["demo", "nbval-ignore-output"]

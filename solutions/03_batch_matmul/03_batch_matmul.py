@@ -116,7 +116,7 @@ assert num_words == 171 and longest <= 4 and 150 <= same_direction <= 164
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# For fewer than 5. For more than 150, it is the key with the largest cosine.
+# For fewer than 5. For more than 150, the key with the largest cosine does.
 #
 # </details>
 #
@@ -404,7 +404,7 @@ check("attention_pooling")
 # of queries and keys. It translates one numeral at a time, so there is no padding. The translator
 # was trained with scores divided by $\sqrt{64} = 8$. These functions do not divide.
 #
-# **Predict.** With the values of the letters before, are about 10, 50 or 90 of the 99 translations
+# **Predict.** With the preceding letters' values, are about 10, 50 or 90 of the 99 translations
 # correct?
 #
 # **Predict.** With 16 of the 64 features, are about 10, 60 or 99 correct?
@@ -447,7 +447,7 @@ assert min(own_map[1, :6].sum(), your_map[1, :6].sum()) > 0.95 and (own_map[1, :
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# With the values of the letters before, about 10 are correct, and with reshaped keys fewer than a
+# With the preceding letters' values, about 10 are correct, and with reshaped keys fewer than a
 # quarter, although all shapes are right and every row of weights sums to 1. With 16 features,
 # nearly all are correct, and with your function all 99.
 #

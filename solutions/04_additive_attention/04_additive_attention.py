@@ -282,8 +282,8 @@ plotting.show(plotting.attention(weights, words, "dreiundvierzig"), key="blurred
 # %% [markdown]
 # ### Written question: three requests
 #
-# Three colleagues ask about scores, additive or dot product (after learned projections to a common
-# size if needed). In float32, a number takes 4 bytes. Answer each in two or three sentences, with a
+# Three colleagues ask which scores to use, additive or dot product (after learned projections if
+# sizes differ). In float32, a number takes 4 bytes. Answer each in two or three sentences, with a
 # number where a number settles the question.
 #
 # 1. A translator has sentences of 30 words, keys of size 1024, queries of size 512, $B = 32$ and

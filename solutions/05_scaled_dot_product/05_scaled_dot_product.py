@@ -780,7 +780,7 @@ assert x.grad == 120 and abs(nearby - 120) < 0.1
 # **Worked example.** With the query `[0, 0, 0, 2]`, the keys `[1, 0, 0, 0]` and `[3, 0, 0, 0]`, the
 # values 1 and 3 and $G = 1$, the scores are 0 and $\partial L / \partial S = (-1/2, 1/2)$ as above.
 # In the first feature, the query's gradient is $(-1/2 \cdot 1 + 1/2 \cdot 3)/2 = 0.5$. In the last,
-# those of the keys are $-0.5$ and $0.5$.
+# the keys' gradients are $-0.5$ and $0.5$.
 
 # %%
 from course_lib.attention import attention_backward

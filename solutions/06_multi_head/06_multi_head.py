@@ -121,8 +121,8 @@ for i, (q, block) in enumerate(zip(in_a_loop, at_once.chunk(3, dim=1), strict=Tr
     assert torch.allclose(q, block, atol=1e-6)
 
 # %% [markdown]
-# Heads cost no parameters, because they divide the features among themselves. Only the attention
-# weights multiply, to one `(n, m)` map per head.
+# Heads cost no parameters, because they divide the features among themselves. Only attention
+# weights become more numerous: one `(n, m)` map per head.
 #
 # For batched products, the heads need an axis of their own before the positions, because `@`
 # multiplies the last two axes. You go from `(B, n, D)` to `(B, h, n, d)`.
@@ -807,7 +807,7 @@ check("06_multi_head")
 #
 # The model `all-MiniLM-L6-v2` turns a sentence into a vector of length 1. The dot product of two
 # such vectors says how similar the meanings of the sentences are. The model has 22.6 million
-# parameters in 6 blocks of 12 heads, and its attention is your
+# parameters and 6 blocks of 12 heads, and its attention is your
 # `MultiHeadAttention(384, 12, bias=True)`. For the three sentences below, its
 # [authors](https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2) report the similarities
 # 0.6660, 0.1046 and 0.1411.

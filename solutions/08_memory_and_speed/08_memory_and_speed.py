@@ -113,8 +113,8 @@ assert 3 < peak / (n * n / 256) < 3.4 and 1 < kept / (n * n / 256) < 1.2
 # **By hand.** For the scores $1, 0$, you have $c = 1$ and $t = e^0 + e^{-1} = 1.3679$. With a third
 # score $2$, $c = 2$ and $t = e^{-1} + e^{-2} + e^0 = 1.5032$.
 #
-# The next cell computes the sum of the row $1,0.5,2\mid 0,3,1.5\mid 2.5,0.5$, whose blocks are 0, 1
-# and 2, once correctly and once without ever rescaling it.
+# For the row $1,0.5,2\mid 0,3,1.5\mid 2.5,0.5$ (blocks 0, 1 and 2), the next cell computes $t$
+# twice, once correctly and once without rescaling.
 
 # %% tags=["demo"]
 row = torch.tensor([1.0, 0.5, 2.0, 0.0, 3.0, 1.5, 2.5, 0.5])
@@ -475,7 +475,7 @@ assert 10 < kept["window, a mask"] / kept["(B, h, n, d)"] < 12
 # also converts it to an $n \times n$ matrix of floats, 1,024 KiB. Inputs with four axes reach the
 # fused kernel, and those *with three axes* do not. Add an axis with `unsqueeze(1)` before the call,
 # and remove it afterwards. Calls with a learned bias, with dropout, or with values whose size
-# differs from that of the keys, fall back to math.
+# differs from that of the keys fall back to math.
 #
 # </details>
 

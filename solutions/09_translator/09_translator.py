@@ -397,7 +397,7 @@ assert 3 < losses[0] < 4.5 and losses[-20:].mean() < 0.1
 # - **Edge cases.** With `max_len=0`, the result has shape `(B, 0)`. Only `end` ends a translation.
 #   If the model predicts `pad`, treat it as a word.
 #
-# **Worked example.** Suppose a model always predicts the last word plus the length of the source.
+# **Worked example.** Suppose a model always predicts the last id plus the length of the source.
 # With `source` `[[1, 1, 0], [1, 1, 1]]`, lengths 2 and 3, `start=0`, `end=6`, `max_len=5` and pad
 # 8, the result is `[[2, 4, 6], [3, 6, 8]]`.
 
@@ -526,9 +526,9 @@ assert words == ["seven", "hundred", "forty", "three"]
 assert lost[range(4), weights.argmax(dim=1)].min() < 0.2
 
 # %% [markdown]
-# A word may give most of its weight to one letter and be almost as likely without it. These words
-# differ from run to run. With its most-attended letter masked, *hundred* lost more than 6 nats in
-# two of eight runs with different seeds, and less than 0.5 in the other six.
+# A word may give most of its weight to one letter and be almost as likely without it. Which words
+# these are varies by run. With its most-attended letter masked, *hundred* lost more than 6 nats
+# in two of eight runs with different seeds, and less than 0.5 in the other six.
 #
 # One numeral is little evidence. For each word, the next cell masks the letter with the largest
 # weight, in all 72 numerals from 21 to 99 in which German says the ones first.

@@ -313,10 +313,10 @@ assert strange[0.0] > 0.25
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# More than 1 in 4 of these words occur in no story, even at temperature 0. After *eee*, the most
-# likely character can be another *e*. In six runs, the share of lowercase words that occur in no
-# story was 32% to 41% at temperature 0, 39% to 63% at 0.7, and 48% to 81% at 1.5. The higher the
-# temperature, the more often an unlikely character is drawn. At 0.7, you recognize pieces of
+# More than 1 in 4 of these words occur in no story, even at temperature 0. It gets stuck where
+# another *e* is likeliest after *eee*. In six runs, the share of lowercase words that occur in
+# no story was 32% to 41% at temperature 0, 39% to 63% at 0.7, and 48% to 81% at 1.5. The higher
+# the temperature, the more often an unlikely character is drawn. At 0.7, you recognize pieces of
 # sentences, but no animal keeps its name.
 #
 # </details>
@@ -333,7 +333,7 @@ assert strange[0.0] > 0.25
 # %% [markdown]
 # ## 3. Grow a head that looks things up
 #
-# *Can attention learn to find what followed the same letter earlier in a text?*
+# *Can attention learn to find what followed the current letter earlier in a text?*
 
 # %% tags=["demo", "hide-input"]
 lit = "attention weights"
@@ -343,9 +343,8 @@ plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes), key="look
 # %% [markdown]
 # To study this look-up in isolation, take a text without words. The next cell makes 64 strings and
 # prints the first. Each string consists of twelve random letters, all different, and a copy of
-# them. The first twelve letters, and the one with which the copy begins, can only be guessed. Each
-# later letter can be looked up, because the letter before it has occurred already, followed by this
-# same letter.
+# them. The first twelve letters can only be guessed. In the copy, each letter but the first can be
+# looked up, because the letter before it has occurred already, followed by this same letter.
 
 # %% tags=["demo"]
 generator = torch.Generator().manual_seed(99)
@@ -365,8 +364,8 @@ print(" ".join(string.ascii_uppercase[letter] for letter in puzzle[0].tolist()))
 # If the strings differ in length, a single layer is not enough. The query has to find the position
 # whose *predecessor* is the current letter. But a key is made from the vector at its own position,
 # and in the first layer that vector contains only its own letter and position. So the look-up takes
-# two steps. First, every position copies the letter before it into its vector. Then the query looks
-# for that copy. This takes two heads, the second in a later layer than the first.
+# two steps. Each position copies the letter before it into its vector. The query then looks for a
+# copy of its letter. This takes two heads, the second in a later layer than the first.
 
 # %% [markdown]
 # ### Exercise: `induction_score`

@@ -142,7 +142,7 @@ check("rotary_embedding")
 # rotated instead.
 #
 # **Predict.** In the right matrix, which key scores *lowest* for query 0: the nearest (key 0), the
-# farthest (key 7), or one between?
+# farthest (key 7), or another?
 
 
 # %% tags=["demo"]
@@ -176,8 +176,8 @@ assert (added[1:, 1:] - added[:-1, :-1]).abs().max() > 1
 #
 # </details>
 #
-# The right matrix contains 15 different scores, one for each distance from $-7$ to $7$. They are
-# equal along each diagonal. With added encodings, they are not. Values are not rotated at all.
+# The right matrix contains 15 different scores, one for each distance from $-7$ to $7$. Scores
+# on one diagonal are equal. With added encodings, they are not. Values are not rotated at all.
 
 # %% [markdown]
 # ### Exercise: `grouped_query_attention`
@@ -233,8 +233,8 @@ from course_lib.attention import KVCache
 check("KVCache")
 
 # %% [markdown]
-# **Predict.** Llama 2 70B has nine times as many parameters as Llama 3 8B. Both share keys and
-# values in groups. Llama 2 70B reads 4,096 tokens and Llama 3 8B reads 8,192. About how many times
+# **Predict.** Llama 2 70B has nine times as many parameters as Llama 3 8B. In both, heads share
+# keys and values. Llama 2 70B reads 4,096 tokens and Llama 3 8B reads 8,192. About how many times
 # as large is the full cache of the larger model: 9, 4.5 or 1.3?
 
 # %% tags=["demo"]
@@ -522,7 +522,7 @@ assert without[-1] > 4 * with_caches[-1]
 # ## 6. Which of 270 heads look things up?
 #
 # *In lesson 10 you found induction heads among twelve. Are there any in a model that learned from
-# text that people wrote?*
+# real text?*
 
 # %% tags=["demo", "hide-input"]
 lit = "attention weights"
@@ -531,7 +531,8 @@ plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes), key="look
 
 # %% [markdown]
 # The test is that of lesson 10: 25 random tokens, repeated once. Nobody can predict the first 25,
-# and the others can be looked up. Your `induction_score` reads the weights that your module kept.
+# and the last 24 can be looked up. Your `induction_score` reads the weights that your module
+# kept.
 
 # %% tags=["demo", "nbval-ignore-output"]
 generator = torch.Generator().manual_seed(0)
@@ -656,8 +657,8 @@ plotting.interactive(password_figure, heads_off=list(settings))
 
 # %% [markdown]
 # The whole model writes 7K2QX9, and the thickest arc of each token leads to that token in the
-# prompt. With the eight heads off, it writes 7272. They still have weights, but their outputs are 0.
-# With eight others of the same layers off, the model writes the password.
+# prompt. With the eight heads off, it writes 7272. These heads still attend, but their outputs are
+# 0. With eight others of the same layers off, the model writes the password.
 #
 # One password is a single case. The next cell tries 20 passwords, and ten made-up names of dogs in
 # another prompt.
@@ -705,7 +706,7 @@ assert repeated["eight others"][1] in (3, 4, 5)
 # %% [markdown]
 # ## 8. Sinks ★
 #
-# *Lesson 00 asked what attention returns if no key fits. What do the heads of this model do then?*
+# *Lesson 00 said what attention returns if no key fits. What do the heads of this model do then?*
 
 # %% tags=["demo", "nbval-ignore-output"]
 loss = loss_on_text()
@@ -771,7 +772,7 @@ finally:
 #
 # Make one claim of the form "SmolLM2 needs these heads to ..." about a task of your own choice, and
 # test it. Sections 6 and 7 have the tools. Possible tasks: repeating a telephone number, closing the
-# right bracket, continuing a list of months, naming a capital.
+# correct bracket, continuing a list of months, naming a capital.
 #
 # In eight to twelve sentences, report the claim and the result that would refute it, the prompts and
 # their number, which heads you switched off and how you chose them, the control group, all counts,

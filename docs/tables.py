@@ -91,8 +91,8 @@ python -m course_lib test   # tests the course itself, in a few minutes"""
     return f"""{try_first}<a href="{page}">{ANIMATION}</a>
 
 A small model learns to translate German numerals, letter by letter. Its *attention* gives every letter a weight for
-each word, and the arcs lead to large weights. German says *three-and-forty*, so the arcs cross. You train this model
-in lesson 00, build it in lesson 09, and save either one as a web page that you can send to others.
+each word, and the arcs lead to large weights. German says *three-and-forty*, so the arcs cross. One letter can be
+enough for a word, because each has already read its neighbors. You train this model in lesson 00.
 
 The course is for everyone who knows Python and some linear algebra. Its core takes about 15 hours.
 {where}

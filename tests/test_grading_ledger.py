@@ -15,7 +15,7 @@ grading/guest_package.py grading/intake/parsing.py grading/intake/read.py gradin
 grading/sandbox/cgroup.py grading/sandbox/confinement.py grading/sandbox/guests.py
 grading/sandbox/inside/guest.py grading/sandbox/inside/lockdown.py grading/sandbox/inside/shell.py
 grading/worker/cells.py grading/write_checks.py models/translator.py notebook/_without_judge.py
-notebook/stand_in/my_attention.py workspace/limited.py
+notebook/stand_in/my_attention.py workspace/limited.py workspace/text.py
 """
 WRITES_OR_SHOWS = """
 exercises/translator/fixtures.py exercises/translator/shift_right.py reference/translator.py

@@ -13,7 +13,6 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from course_lib.grading.exports.sheet import listed
 from course_lib.grading.graded import (
     OUTCOMES,
     WAITING,
@@ -22,8 +21,9 @@ from course_lib.grading.graded import (
     GradedSubmission,
     outcome_of,
 )
-from course_lib.grading.intake.ordinary_files import one_line
 from course_lib.plotting.words import counted
+from course_lib.workspace.sheet import listed
+from course_lib.workspace.text import one_line
 
 if TYPE_CHECKING:
     from course_lib.demo.demo_course import Demo

@@ -22,16 +22,15 @@ from course_lib.grading.adapters.nbgrader import Gradebook, one_transaction
 from course_lib.grading.cell_kinds import grade_id
 from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 from course_lib.grading.class_report.pages import template
-from course_lib.grading.clean_outputs import plain_text
 from course_lib.grading.exports import plain_cell
-from course_lib.grading.exports.sheet import Sheet, listed, parse_number, read_sheet
 from course_lib.grading.graded import COMPLETE, INCOMPLETE
-from course_lib.grading.intake.ordinary_files import one_line
 from course_lib.grading.ledger import digest
 from course_lib.grading.publishing.markup import lesson_text, written
 from course_lib.grading.read_grades import read_lesson
 from course_lib.workspace.errors import UsageError
 from course_lib.workspace.files import write_atomically
+from course_lib.workspace.sheet import Sheet, listed, parse_number, read_sheet
+from course_lib.workspace.text import one_line, plain_text
 
 HEADER = ["question", "group", "student", "state", "given", "of", "answer"]
 HEADER += ["points", "comment", "key"]

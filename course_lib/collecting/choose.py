@@ -17,10 +17,11 @@ from typing import NamedTuple
 from course_lib.collecting.layouts import File, HandedIn
 from course_lib.grading.cell_kinds import grade_id
 from course_lib.grading.class_folder import ClassFolder
-from course_lib.grading.exports.sheet import listed
-from course_lib.grading.intake.ordinary_files import IntakeError, one_line, read_bytes
+from course_lib.grading.intake.ordinary_files import IntakeError, read_bytes
 from course_lib.grading.intake.parsing import OneStudent
 from course_lib.grading.intake.submissions import NOTEBOOK
+from course_lib.workspace.sheet import listed
+from course_lib.workspace.text import one_line
 
 # What Colab, browsers, Jupyter, operating systems and Canvas add to the name of a copied file.
 _COPIED = re.compile(r"^(?:copy[ _]of[ _])+|(?:[ _-]*\(\d+\)|[ _-]*copy\d*|-\d+)+$", re.IGNORECASE)

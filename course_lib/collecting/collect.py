@@ -28,13 +28,14 @@ from course_lib.collecting.choose import Lesson, choose
 from course_lib.collecting.layouts import NAMES, File, HandedIn, handed_in, read_download
 from course_lib.collecting.unpack import CONCERNS_ALL, Download
 from course_lib.grading.class_folder import ClassFolder
-from course_lib.grading.exports.sheet import key, listed
 from course_lib.grading.graded import COMPLETE, INCOMPLETE
-from course_lib.grading.intake.ordinary_files import one_line, read_bytes
+from course_lib.grading.intake.ordinary_files import read_bytes
 from course_lib.grading.intake.submissions import NOTEBOOK
 from course_lib.grading.intake.timestamps import STAMP, read_stamp
 from course_lib.workspace.errors import UsageError
 from course_lib.workspace.files import write_atomically
+from course_lib.workspace.sheet import key, listed
+from course_lib.workspace.text import one_line
 
 _UNKNOWN = {"time": "", "late": False}  # about a version
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
-from course_lib.grading.intake.ordinary_files import one_line
 from course_lib.grading.intake.timestamps import UnclearTimeError, parse_time, read_stamp
 from course_lib.workspace.errors import UsageError
 from course_lib.workspace.files import write_atomically
+from course_lib.workspace.text import one_line
 
 
 def extend(root: Path, lesson: str, student: str, until: str) -> str:

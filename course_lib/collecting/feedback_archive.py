@@ -19,12 +19,12 @@ from course_lib.collecting.layouts import NAMES
 from course_lib.grading.adapters.nbgrader import Gradebook, LatePenalties, one_transaction
 from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 from course_lib.grading.graded import ABSENT, COMPLETE, INCOMPLETE
-from course_lib.grading.intake.ordinary_files import one_line
 from course_lib.grading.ledger import Ledger
 from course_lib.grading.publishing.publish import Publisher
 from course_lib.grading.read_grades import read_lesson
 from course_lib.workspace.errors import UsageError
 from course_lib.workspace.files import write_atomically
+from course_lib.workspace.text import one_line
 
 _UPLOAD = {
     "canvas": 'upload it in the gradebook, at this assignment, with "Re-Upload Submissions"',

@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 from course_lib.collecting.roster import Known, Person
 from course_lib.collecting.unpack import Found, Parts
-from course_lib.grading.exports.sheet import key
 from course_lib.grading.intake.submissions import NOTEBOOK
 from course_lib.workspace.errors import UsageError
+from course_lib.workspace.sheet import key
 
 NAMES = {
     # The first number counts, because a student may choose a name that looks like another's.

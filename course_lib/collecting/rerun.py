@@ -12,14 +12,13 @@ from nbformat import NotebookNode
 
 from course_lib.grading.cell_kinds import grade_id, is_check, is_used
 from course_lib.grading.class_folder import ClassFolder
-from course_lib.grading.clean_outputs import plain_text
 from course_lib.grading.executors import executor
 from course_lib.grading.graded import COMPLETE, INCOMPLETE
-from course_lib.grading.intake.ordinary_files import one_line
 from course_lib.grading.intake.submissions import find_submissions
 from course_lib.grading.jobs import Job, Settings
 from course_lib.grading.plan import LessonToGrade, plan
 from course_lib.grading.read_checks import read_check
+from course_lib.workspace.text import one_line, plain_text
 
 _MOST_LINES = 30  # of one cell's output
 _DIFFERENT = """\

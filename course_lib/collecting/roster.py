@@ -23,13 +23,13 @@ from babel.localedata import locale_identifiers
 from course_lib.grading.adapters.nbgrader import one_transaction
 from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 from course_lib.grading.exports.lms import IDS
-from course_lib.grading.exports.sheet import key, listed, read_sheet
-from course_lib.grading.exports.worksheet import MODIFIED, in_english
-from course_lib.grading.intake.ordinary_files import one_line
 from course_lib.grading.intake.submissions import NOTEBOOK
 from course_lib.grading.intake.timestamps import parse_time
 from course_lib.workspace.errors import UsageError
 from course_lib.workspace.files import write_atomically
+from course_lib.workspace.sheet import key, listed, read_sheet
+from course_lib.workspace.text import one_line
+from course_lib.workspace.worksheet import MODIFIED, in_english
 
 # Each kind of roster: the headers that identify it, and the columns with student ids, first the
 # preferred one for a class that has none yet.

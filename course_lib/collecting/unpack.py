@@ -14,8 +14,9 @@ from errno import EDQUOT, ENOSPC, EROFS
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from course_lib.grading.intake.ordinary_files import MAX_BYTES, one_line
+from course_lib.grading.intake.ordinary_files import MAX_BYTES
 from course_lib.grading.intake.submissions import LEFT_BY_PROGRAMS
+from course_lib.workspace.text import one_line
 
 MAX_ARCHIVE = 50_000_000  # bytes of an archive inside another; also bounds its table of contents
 MAX_DEPTH = 3  # levels of archives inside archives

@@ -10,29 +10,18 @@ from typing import Any, cast
 
 from nbformat import NotebookNode, from_dict
 
+from course_lib.workspace.text import plain_text
+
 MOST = 1_000_000  # characters kept of one cell's outputs
 KEPT = 5_000_000  # characters kept of a submission's outputs, all cells together
 MOST_COLORS = 2000  # color escapes kept, since formgrader takes quadratic time for them
 _PICTURES = ("image/png", "image/jpeg")
 # Each pattern takes linear time for any text, because no part backtracks.
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]++={0,2}\s*+")
-_CONTROL = re.compile(
-    r"[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-)
-_ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]*([@-~]))?")
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 _PICTURE = re.compile(r"!(?=\[)")
 _LINK = re.compile(r"\](?=[(:](?!\s*(?:https?://|mailto:|#)))", re.IGNORECASE)
 _WORD_JOINER = "\u2060"  # has no width
-
-
-def plain_text(text: str, *, colors: bool = False) -> str:
-    """Return text without control characters, and without terminal colors unless `colors`."""
-    text = _CONTROL.sub("", text)
-    text = _ESCAPE.sub(lambda found: found[0] if colors and found[1] == "m" else "", text)
-    if "\r" in text:  # keep the last state of a progress bar
-        text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
-    return text
 
 
 def sanitize_tree(value: Any) -> Any:

@@ -8,13 +8,14 @@ import nbformat
 from course_lib.exercises import points_set_by_the_class
 from course_lib.grading.cell_kinds import check_cells, grade_id
 from course_lib.grading.class_folder import ClassFolder
-from course_lib.grading.intake.ordinary_files import IntakeError, read_bytes, utf8
+from course_lib.grading.intake.ordinary_files import IntakeError, read_bytes
 from course_lib.grading.intake.parsing import OneStudent
 from course_lib.grading.intake.submissions import Submission, choose
 from course_lib.grading.jobs import Job, Settings
 from course_lib.grading.ledger import Entry, Ledger, checks_digest, key_of, seed_of, work_of
 from course_lib.workspace.course_toml import FILE, other_points
 from course_lib.workspace.errors import GradingError, UsageError
+from course_lib.workspace.text import utf8
 
 
 class LessonToGrade:

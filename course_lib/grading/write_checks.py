@@ -8,15 +8,10 @@ from nbformat import NotebookNode
 from course_lib.checks.judge.points import Points
 from course_lib.checks.judge.report import Report
 from course_lib.grading.cell_kinds import check_cells, grade_id
-from course_lib.grading.clean_outputs import (
-    KEPT,
-    made_output,
-    plain_text,
-    sanitize_outputs,
-    sanitize_tree,
-)
+from course_lib.grading.clean_outputs import KEPT, made_output, sanitize_outputs, sanitize_tree
 from course_lib.grading.read_checks import REPORT, TIMEOUT
 from course_lib.grading.sandbox.guests import GuestResult
+from course_lib.workspace.text import plain_text
 
 
 def write_checks(notebook: NotebookNode, reports: Mapping[str, Report]) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
 from course_lib.grading.exports import lms
 from course_lib.grading.exports.request import ExportRequest, Groups, Outcome
-from course_lib.grading.exports.sheet import Sheet, key, parse_number, read_sheet
 from course_lib.grading.graded import GradedLesson, GradedSubmission
 from course_lib.grading.intake.timestamps import parse_time
 from course_lib.grading.read_grades import read_lesson
 from course_lib.workspace.errors import ExportError, GradingError
+from course_lib.workspace.sheet import Sheet, key, parse_number, read_sheet
 
 # Spreadsheets take these for the beginning of a formula: OWASP, "CSV Injection",
 # https://owasp.org/www-community/attacks/CSV_Injection

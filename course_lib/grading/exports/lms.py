@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from course_lib.grading.exports.request import ExportRequest, Groups
-from course_lib.grading.exports.sheet import Sheet, key, listed, parse_number, read_sheet
-from course_lib.grading.exports.worksheet import in_english
 from course_lib.grading.graded import GradedLesson
 from course_lib.workspace.errors import ExportError
+from course_lib.workspace.sheet import Sheet, key, listed, parse_number, read_sheet
+from course_lib.workspace.worksheet import in_english
 
 IDS = ("SIS Login ID", "SIS User ID", "Integration ID", "ID")  # Canvas
 IDS += ("Username", "ID number", "Email address", "Identifier")  # Moodle

@@ -1,10 +1,10 @@
-"""Read ordinary files of bounded size, and make file names safe to print."""
+"""Read ordinary files of bounded size."""
 
 import os
 import stat
 from pathlib import Path
 
-from course_lib.grading.clean_outputs import plain_text
+from course_lib.workspace.text import one_line
 
 _OPEN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _OPEN |= getattr(os, "O_BINARY", 0)
@@ -17,16 +17,6 @@ class IntakeError(Exception):
     """A submission cannot be read; the message is the reason shown to the instructor."""
 
     is_final = True  # a retry would fail again, so it needs --force
-
-
-def utf8(name: str) -> str:
-    r"""Return a name as valid text, with bytes that are not UTF-8 written like `\xf6`."""
-    return os.fsencode(name).decode("utf-8", "backslashreplace")
-
-
-def one_line(name: str, most: int = 80) -> str:
-    """Return a name without characters that would disturb a line of text."""
-    return plain_text(utf8(name)).replace("\n", " ")[:most]
 
 
 def read_ordinary(path: Path, most: int, remedy: str = "ask for a smaller one") -> bytes:

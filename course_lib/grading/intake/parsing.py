@@ -16,9 +16,10 @@ from nbformat import NotebookNode
 
 from course_lib.checks.judge.counting import replaceable
 from course_lib.exercises import lessons
-from course_lib.grading.intake.ordinary_files import IntakeError, one_line, read_bytes
+from course_lib.grading.intake.ordinary_files import IntakeError, read_bytes
 from course_lib.grading.jobs import Job
 from course_lib.workspace import limited
+from course_lib.workspace.text import one_line
 
 SECONDS = 10.0  # of CPU time for all notebooks of one student; an honest one takes 0.1 s
 _MODULE = "course_lib.grading.intake.read"

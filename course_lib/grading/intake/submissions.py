@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from course_lib.grading.intake.ordinary_files import one_line, utf8
 from course_lib.grading.intake.timestamps import SECRET, STAMP
 from course_lib.workspace.errors import GradingError
+from course_lib.workspace.text import one_line, utf8
 
 # Files that systems, browsers, editors and Jupyter leave in a folder.
 LEFT_BY_PROGRAMS = re.compile(

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from course_lib.grading.intake.ordinary_files import IntakeError, one_line, read_ordinary
+from course_lib.grading.intake.ordinary_files import IntakeError, read_ordinary
+from course_lib.workspace.text import one_line
 
 STAMP, SECRET = "timestamp.txt", "submission_secret.txt"
 _MOST_STAMP, _MOST_SECRET = 100, 1_000  # bytes; a date has about 30

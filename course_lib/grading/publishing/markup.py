@@ -14,8 +14,9 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
-from course_lib.grading.clean_outputs import plain_text, sanitize_prose
+from course_lib.grading.clean_outputs import sanitize_prose
 from course_lib.grading.publishing.formulas import with_formulas
+from course_lib.workspace.text import plain_text
 
 LONGEST = 10_000  # characters; longer text is only escaped, since pygments can be quadratic
 # Nested quotations and wide tables can make a page that is hundreds of times as long as its text,

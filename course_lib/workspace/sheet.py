@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib.grading.intake.ordinary_files import one_line
 from course_lib.workspace.errors import ExportError
 from course_lib.workspace.files import write_atomically
+from course_lib.workspace.text import one_line
 
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:[.,]\d*)?|[.,]\d+)")
 

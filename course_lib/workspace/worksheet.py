@@ -7,7 +7,7 @@ name, columns of ids, the state, the grade beside its maximum, and the times.
 import re
 from dataclasses import replace
 
-from course_lib.grading.exports.sheet import Sheet, parse_number
+from course_lib.workspace.sheet import Sheet, parse_number
 
 MODIFIED = "Last modified (submission)"
 _TIME = re.compile(r"\d{4}.*\d[:.]\d\d|\d[:.]\d\d.*\d{4}", re.DOTALL)

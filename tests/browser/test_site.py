@@ -333,6 +333,7 @@ def test_an_address_sets_the_number_and_a_number_the_address(page, site):
     box.fill("")
     box.press_sequentially("43")
     page.wait_for_url("**/index.html#43")
+    page.wait_for_function("document.querySelector('.query .word')?.textContent === 'forty'")
     assert words.all_inner_texts() == ["forty", "three"]
     page.evaluate("location.hash = '#5'")
     page.wait_for_function("document.querySelector('.query .word').textContent === 'five'")

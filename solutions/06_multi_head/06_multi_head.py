@@ -192,7 +192,7 @@ ways = ["x.reshape(h, n, d)", "interleaved", "split_heads(x, 2)"]
 plotting.interactive(draw_split, way=ways, key="split heads")
 
 # %% [markdown]
-# With a reshape (in the middle), both heads have two colors. In the target, each head has only one.
+# After a reshape (in the middle), both heads have two colors. In the target, each head has one.
 #
 # *Interleaved* heads (features 0 and 2, features 1 and 3) also work, but you could not exchange
 # weights with a library that uses blocks, as torch does.
@@ -366,9 +366,8 @@ def learn_two_letters(num_heads, seed, d=32):
 
 
 # %% [markdown]
-# **Predict.** A model with one head and a model with two have the same number of parameters. Each
-# is trained three times. How many of the 48 pairs of letters does the best run with *one* head name
-# correctly: fewer than 30, about 36, or more than 42?
+# A model with one head and a model with two have the same number of parameters. The next cell
+# trains each three times.
 
 # %% tags=["demo", "nbval-ignore-output"]
 right, maps = {1: [], 2: []}, {}
@@ -387,15 +386,11 @@ plotting.show(plotting.attention(weights, query, keys, heads=names), key="two le
 assert max(right[1]) < 30 and np.mean(right[2]) > 45
 
 # %% [markdown]
-# <details><summary>Answer</summary>
-#
-# Fewer than 30 are correct. In each of eleven repetitions, the best one-head run named 2 to 25
-# pairs. A single head may put all its weight on one position and guess the other letter. Or it
+# With one head, fewer than 30 of the 48 pairs are correct. Over eleven repetitions, the best run got
+# 2 to 25. A single head may put all its weight on one position and guess the other letter. Or it
 # divides its weight, and then the two letters blend, as in section 1. Two heads share the work. One
 # attends to position 0 and the other to position 7, and in most runs nearly all pairs are correct.
 # (In the figure above, select a head by its name.)
-#
-# </details>
 
 # %% [markdown]
 # ### Removing a head

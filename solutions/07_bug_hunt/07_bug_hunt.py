@@ -710,14 +710,8 @@ def test_no_position_sees_the_future():
 run_tests(tests)
 
 # %% [markdown]
-# **Predict.** All four tests pass. How many fail if you remove only the *second* `.eval()`?
-#
-# <details><summary>Answer</summary>
-#
-# No test fails, because `CausalSelfAttention` has no dropout. Without the first `.eval()`, three
-# tests fail, because each call drops different weights.
-#
-# </details>
+# All four tests pass. Without the first `.eval()`, three of them fail, because each call drops
+# different weights. Without the second, none fails, because `CausalSelfAttention` has no dropout.
 
 # %% [markdown]
 # ### All together

@@ -126,8 +126,8 @@ assert [round(loss, 2) for loss in milestones.values()] == [4.11, 3.14, 2.23]
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Counting single characters lowers the loss from 4.11 to 3.14. Counting which character follows
-# which lowers it to 2.23.
+# Counting single characters lowers the loss from 4.11 to 3.14. Counting pairs of neighboring
+# characters lowers it to 2.23.
 #
 # </details>
 #
@@ -313,8 +313,8 @@ assert strange[0.0] > 0.25
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# More than 1 in 4 of these words occur in no story, even at temperature 0. It gets stuck where
-# another *e* is likeliest after *eee*. In six runs, the share of lowercase words that occur in
+# More than 1 in 4 of these words occur in no story, even at temperature 0. The model gets
+# stuck where *eee* makes another *e* likeliest. In six runs, the share of lowercase words that occur in
 # no story was 32% to 41% at temperature 0, 39% to 63% at 0.7, and 48% to 81% at 1.5. The higher
 # the temperature, the more often an unlikely character is drawn. At 0.7, you recognize pieces of
 # sentences, but no animal keeps its name.
@@ -352,12 +352,12 @@ puzzle = next(repeated_tokens(26, generator, shortest=12, longest=12)).to(device
 print(" ".join(string.ascii_uppercase[letter] for letter in puzzle[0].tolist()))
 
 # %% [markdown]
-# **Predict.** In these strings, the copy always begins after twelve letters. Can a model with a
-# *single* layer learn to predict all later letters of such strings?
+# **Predict.** Can a model with a *single* layer learn to predict all later letters of such strings?
 #
 # <details><summary>Answer</summary>
 #
-# It can. A single head looks eleven positions back, whatever the letters are.
+# It can, because the copy always begins after twelve letters. A single head looks eleven positions
+# back, whatever the letters are.
 #
 # </details>
 #

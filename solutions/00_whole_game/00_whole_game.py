@@ -269,9 +269,9 @@ assert counts[0][1] < 20 and 65 < counts[1][1] < 80
 #
 # In the next figure, type a German numeral, or a number such as 1999. A translator that was trained
 # beforehand runs in the page. *Next word* writes the translation one word at a time. **Click a
-# letter** to force the displayed word (by default the first) to look at it. The letter gets a
-# weight of 1, and the translator continues from the word that results. *Undo choices* takes
-# everything back.
+# letter** to force the selected word (by default the first) to look at it. The letter gets a weight
+# of 1, and the translator continues from the word that results. *Undo choices* takes everything
+# back.
 #
 # Force the first word of the translation of *dreiundvierzig* onto the *r* of *drei*, and then onto
 # the *z* of *vierzig*. Try other letters, too. With many of them, the translator ends at once and
@@ -282,8 +282,8 @@ plotting.show(live_translator(yours=model), key="live translator")
 
 # %% [markdown]
 # Is *dreiundvierzig* an exception? Between 21 and 99 there are 72 numerals that name the ones first
-# in German. For each, the next cell finds the letter on which the ones word, such as *three*, puts
-# its largest weight. It then forces the first word onto this letter.
+# in German. For each, the next cell finds the letter to which the word for the ones, such as
+# *three*, gives its largest weight. It then forces the first word onto this letter.
 #
 # **Predict.** In 71 of the 72, the translator now writes the ones word first. In the other one,
 # does it write the tens word first, end at once, or write a word that is not part of the number?

@@ -255,7 +255,7 @@ plotting.interactive(draw_query, start={"query": 2.0}, query=quarters, key="one 
 
 # %% [markdown]
 # The weights form a bell around the query. Readings more than three bandwidths away (here 45
-# minutes) hardly count. Where readings are sparse the range is the same, so fewer keys share the
+# minutes) hardly count. Where readings are sparse, the bell is no wider, so fewer keys share the
 # weight.
 
 # %% [markdown]
@@ -631,7 +631,7 @@ assert dot[0, 0] < gaussian[0, 0]
 
 # %% [markdown]
 # Up to rounding, the two agree only for keys of length 1. The penalty is then the same for all keys
-# and cancels like the query's own term. A zero key has a smaller penalty than a one-hot key.
+# and cancels like the query's own term. For one-hot and zero keys, the penalties differ.
 #
 # Without the penalty, the long key in the query's direction gains weight and wins. The short one
 # loses, although it is closer. The long key in the opposite direction gets almost no weight in

@@ -127,7 +127,7 @@ check("stable_softmax")
 #
 # *How do numerals of different lengths fit into one rectangle?*
 #
-# In a batch, a special token, the *pad*, fills each numeral up to the longest one's length.
+# In a batch, a special token, the *pad*, extends each numeral to the length of the longest one.
 #
 # The next cell gives lesson 00's translator a plain softmax over letters, not a masked one, and
 # translates 1 to 99 in one batch. Then it adds 777 to the batch, and then 7777 in its place.
@@ -243,7 +243,7 @@ assert broadcast["(B, m)"][0].sum(dim=1).tolist() == [4, 8, 14]
 assert broadcast["(B, 1, m)"][0].sum(dim=1).tolist() == [4, 4, 4]
 
 # %% [markdown]
-# Broadcasting aligned `B` with `n`, so each *query* of *drei* got the length of an *item*. PyTorch
+# Broadcasting aligned `B` with `n`, so query $i$ of *drei* got the length of item $i$. PyTorch
 # raises no error, because the numbers of queries and items happen to be equal. With an axis for the
 # queries, `(B, 1, m)`, each query of *drei* may attend to its 4 letters.
 

@@ -88,8 +88,8 @@ assert [float((query * key).sum()) for key in keys] == [3, 3, 0, -3]
 # letters. Each numeral has two queries, because the longest translation has two words. Here
 # $d = v = 64$.
 #
-# **Predict.** The translations of 1 to 99 have 171 words. Does the longest of a numeral's keys get
-# the highest score for about 5, 60 or 120 of these words?
+# **Predict.** The translations of 1 to 99 have 171 words. For about how many of these words does
+# the longest key score highest: 5, 60 or 120?
 
 # %% tags=["demo"]
 numerals = Numerals()
@@ -116,7 +116,7 @@ assert num_words == 171 and longest <= 4 and 150 <= same_direction <= 164
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# For fewer than 5. For more than 150, the key with the largest cosine does.
+# For fewer than 5. For more than 150, the key with the largest cosine wins.
 #
 # </details>
 #

@@ -123,8 +123,8 @@ for factor in (1, 10, 100):
 # %% [markdown]
 # The score becomes 3.00. tanh stays between -1 and 1, so with these weights every score lies
 # between $-3$ and $3 = |1| + |2|$, however long the vectors are. A dot product grows a hundredfold.
-# The bound of an additive score is the sum $\sum_h |w_{v,h}|$ of its own weights, which grows with
-# $H$.
+# The bound of an additive score is the sum $\sum_h |w_{v,h}|$ of the sizes of its own weights,
+# which grows with $H$.
 
 # %% [markdown]
 # ## 3. Why tanh matters
@@ -282,7 +282,7 @@ plotting.show(plotting.attention(weights, words, "dreiundvierzig"), key="blurred
 # %% [markdown]
 # ### Written question: three requests
 #
-# Three colleagues ask which scores to use, additive or dot product (after learned projections if
+# Three colleagues choose between additive scores and dot products (after learned projections if
 # sizes differ). In float32, a number takes 4 bytes. Answer each in two or three sentences, with a
 # number where a number settles the question.
 #

@@ -97,8 +97,8 @@ check("next_token_loss")
 
 # %% [markdown]
 # A model for which all 61 tokens are equally likely has a loss of $\ln 61 = 4.11$. The next cell
-# prints the lowest losses of three models without attention. The second counts only how often each
-# character occurs, and the third counts which character follows which.
+# prints the loss of this and two other models. The second counts only how often each character
+# occurs, and the third counts which character follows which.
 #
 # **Predict.** About how low is the loss of the second model: 3.9, 3.1 or 2.3?
 
@@ -333,7 +333,7 @@ assert strange[0.0] > 0.25
 # %% [markdown]
 # ## 3. Grow a head that looks things up
 #
-# *Can attention learn to find what followed the current letter earlier in a text?*
+# *Can attention learn to find what came after the current letter last time?*
 
 # %% tags=["demo", "hide-input"]
 lit = "attention weights"
@@ -547,8 +547,8 @@ assert induction_score(one_layer.blocks[0].attention.attention_weights.mean(dim=
 # With one layer, the loss is below $\ln 12$ (1.99 in our run, 1.76 to 2.31 in four others). But it
 # is far above that of two layers, and no head has a high induction score. A model that cannot look
 # anything up can still exclude letters. The loss covers the last eleven letters of each string. A
-# model that kept only the letters not yet repeated would have to guess among 11 letters,
-# then among 10, and so on, and its loss would be $\ln(11!) / 11 = 1.59$.
+# model that chose only among the letters not yet repeated would guess among 11 letters, then among
+# 10, and so on, and its loss would be $\ln(11!) / 11 = 1.59$.
 #
 # </details>
 

@@ -73,8 +73,8 @@ plotting.show(plotting.diagram("block", lit=lit, shapes=shapes), key="real block
 #   to subtract and no bias. PyTorch has it as `nn.RMSNorm`.
 # - **SwiGLU replaces the feed-forward network.** It has three matrices,
 #   $W_\text{down}(\text{silu}(W_\text{gate}\, x) \cdot W_\text{up}\, x)$ with
-#   $\text{silu}(z) = z / (1 + e^{-z})$. One branch scales the features of the other. Here the
-#   branches have 1,536 features.
+#   $\text{silu}(z) = z / (1 + e^{-z})$. The silu factor scales each feature of $W_\text{up}\, x$.
+#   Here both factors have 1,536 features.
 #
 # The last layer reuses the weights of the embedding. The logit of a token is the dot product of the
 # last vector with the token's own vector.
@@ -344,7 +344,7 @@ assert difference < 1e-3 and smol.tokenizer.decode(likely.indices[:1].tolist()) 
 
 # %% [markdown]
 # The two agree up to rounding. One of the course's tests compares the model's logits with those of
-# the published implementation, and they also agree.
+# the published implementation on the same weights, and they also agree.
 #
 # How many facts can a model of this size recall? Try ten capitals.
 
@@ -474,8 +474,8 @@ assert all(abs(a - b) < 0.05 for a, b in zip(losses.values(), measured, strict=T
 #
 # *What does one more token cost after a text of 500 tokens?*
 #
-# **Predict.** To add the 16th token, 16 positions pass through the model without a cache, and one
-# with it. About how many times as long does that step take without the cache: 16, 8 or 2?
+# **Predict.** For the 16th token, the model processes 16 positions without a cache and one with it.
+# About how many times as long does that step take without the cache: 16, 8 or 2?
 
 
 # %% tags=["demo", "nbval-ignore-output"]
@@ -807,7 +807,7 @@ finally:
 # ## Summary
 #
 # A published language model runs on the attention that you wrote, and its logits are those of the
-# published implementation. Rotated queries and keys make scores depend on distances, shared keys
+# published implementation on the same weights. Rotated queries and keys make scores depend on distances, shared keys
 # and values make the cache small, and a mask aligned with the last key makes it correct. A wrong
 # base hardly shows in the loss, and a missing mask looks like an improvement. Without eight of the
 # 270 heads, the model repeats none of 20 passwords. An ablation with a control group, repeated over
@@ -847,8 +847,8 @@ finally:
 # see which parts of a Transformer are in your library.
 #
 # The course began with a weighted average. Now you have an encoder, a decoder and a language model,
-# and you know what each of their lines does, what it costs, and how to test it. The models that you
-# will read about are made of the same parts, only more of them.
+# and you know what every line does, what it costs, and how to test it. The models that you will
+# read about are made of the same parts, only more of them.
 #
 # - [The Illustrated Transformer](https://jalammar.github.io/illustrated-transformer/), J. Alammar:
 #   the same machine in pictures, to see how much you recognize.

@@ -96,8 +96,8 @@ def positions_from_one(num_positions, embed_dim, **to) -> Tensor:
 
 @mistake
 def base_100(num_positions, embed_dim, **to) -> Tensor:
-    """Columns 2i and 2i + 1 of your encoding do not use the angle p / 10000^(2i/D): another base or
-    exponent stands there, such as 1000 or i/D.
+    """Columns 2i and 2i + 1 of your encoding do not use the angle p / 10000^(2i/D). The base or the
+    exponent is another one, such as 1000 or i/D.
 
     Write down the angles of position 1 for D = 4. Are they 1 and 1/100?
     """

@@ -168,9 +168,9 @@ plotting.show(plotting.diagram_strip("block", lit=lit, shapes=shapes), key="stre
 # $$h = x + \text{attention}(\text{norm}_1(x)), \qquad
 # \text{outputs} = h + \text{feed\_forward}(\text{norm}_2(h)).$$
 #
-# The sums are called *residual connections*, and the vectors to which both parts add are called the
-# *residual stream*. Each part reads the stream and adds to it, and no part overwrites what earlier
-# ones have added.
+# Each path that carries $x$ or $h$ past a part is called a *residual connection*, and the vectors to
+# which both parts add are called the *residual stream*. Each part reads the stream and adds to it,
+# and no part overwrites what earlier ones have added.
 #
 # *Layer normalization* rescales the input of each part to a standard size. It subtracts the mean of
 # a vector's features and divides by their standard deviation, then applies a learned scale and
@@ -467,10 +467,9 @@ plotting.show(figure, key="crossing arcs")
 assert weights[2].argmax() > weights[3].argmax()
 
 # %% [markdown]
-# The arcs of *forty* and *three* cross, as in lesson 00. Most of the weight of a word often lies on
-# one or two letters, because the encoder has already gathered information from the neighboring
-# letters at these positions. In 2014 such maps were a sensation: nobody had told the model which
-# words belong together.
+# The arcs of *forty* and *three* cross, as in lesson 00. A word's weight often lies mostly on one
+# or two letters, where the encoder has already gathered information from their neighbors. In 2014
+# such maps were a sensation: nobody had told the model which words belong together.
 #
 # But look at *hundred*. The letter that this word attends to differs from run to run. Does the word
 # depend on that letter? The map alone does not say.
@@ -703,36 +702,6 @@ assert shares["no norms", 0.02] < shares["whole", 0.02] - 0.2
 # one. So norms widen the range of learning rates that work. Each number comes from a single run. In
 # eight runs with different seeds, the model without norms got at most 7% at the higher rate, and
 # the whole model at least 45%.
-#
-# </details>
-
-# %% [markdown]
-# ### Another language ★
-#
-# French counts 91 as *quatre-vingt-onze*, four twenties and eleven. The blocks stay the same. Only
-# the window is removed, because *quatre-vingt* is twelve characters long.
-#
-# **Predict.** No part of the French word means *ninety*. Does *ninety* put most of its weight on
-# *quatre-vingt*, most on *onze*, or much on both?
-
-# %% tags=["demo", "nbval-skip"]
-french = Numerals("french", range(1, 1000))
-traducteur = new_translator(french, window=None)
-learn(traducteur, french, num_steps=600, label="French")
-print(f"{share_correct(traducteur, french):.1%} of the held-out numerals are correct")
-for word, weights in zip(*look(traducteur, french, "quatre-vingt-onze"), strict=True):
-    most = weights.argmax()
-    print(f"{word} looks most at letter {most}, {'quatre-vingt-onze'[most]}: {weights[most]:.2f}")
-assert look(traducteur, french, "quatre-vingt-onze")[1][0, :12].max() > 0.6
-
-# %% [markdown]
-# <details><summary>Answer</summary>
-#
-# *Ninety* looks almost exclusively at one letter of *quatre-vingt*, although it combines the four
-# twenties with the ten in *onze*. In four runs with different seeds, four different letters got a
-# weight of 0.88 or more. (In our run, the second word is wrong: 91 becomes *ninety six*.) The
-# encoder can combine the two parts at any letter, so the map says little. You can have a map that
-# is easy to read, or a model that is free to mix.
 #
 # </details>
 

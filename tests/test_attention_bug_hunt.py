@@ -26,7 +26,6 @@ from course_lib.exercises.bug_hunt.fixtures_hidden import HIDDEN, build
 from course_lib.notebook import hunt, own_library
 from course_lib.notebook.own_tests import run_tests
 from course_lib.reference import bug_hunt as oracle
-from course_lib.reference import multi_head
 
 ROOT, SLUG = Path(__file__).parent.parent, "07_bug_hunt"
 TESTS = ("masking_equals_deleting", "keys_permutation_invariant", "batch_items_independent")
@@ -193,15 +192,15 @@ def test_the_example_does_not_contradict_the_tally():
     assert revealed == broken and "False≠" in text and "True≠" not in text
 
 
-@pytest.mark.parametrize("kind", sorted(multi_head.SEQUENCE_FUNCTIONS))
+@pytest.mark.parametrize("kind", sorted(oracle.SEQUENCE_FUNCTIONS))
 def test_the_oracle_swaps_pairs_and_decides_as_all_orders_would(kind):
     x = 1.3 * normal(2, 2, 4, 3).numpy()
-    outputs = multi_head.apply_to_batch(kind, x)
+    outputs = oracle.apply_to_batch(kind, x)
     moved = (
-        np.allclose(multi_head.apply_to_batch(kind, x[:, list(order)]), outputs[:, list(order)])
+        np.allclose(oracle.apply_to_batch(kind, x[:, list(order)]), outputs[:, list(order)])
         for order in itertools.permutations(range(4))
     )
-    assert multi_head.is_permutation_equivariant(kind, x) == all(moved)
+    assert oracle.is_permutation_equivariant(kind, x) == all(moved)
 
 
 @pytest.mark.parametrize("name", TESTS)

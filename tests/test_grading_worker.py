@@ -255,3 +255,31 @@ def test_every_solution_refuses_while_an_answer_is_observed_and_then_works_again
             list(next(iter(remote._courses_functions(name)))())  # generators raise later
         assert remote._courses_functions(name)
     assert torch.equal(causal_mask(1), torch.ones(1, 1, dtype=torch.bool))
+
+
+@linux
+@pytest.mark.parametrize(
+    ("earlier", "moved"),
+    [
+        ("06_multi_head", ("is_permutation_equivariant", "is_causal")),
+        ("05_scaled_dot_product", ("jacobian_wrt_query", "attention_backward")),
+    ],
+)
+def test_exercises_that_moved_are_graded_in_earlier_notebooks(runner, earlier, moved):
+    notebook = nbformat.read(ROOT / "notebooks" / earlier / f"{earlier}.ipynb", as_version=4)
+    answers = {}
+    for name in moved:
+        now = find(name).lesson
+        assert now > earlier and name not in lessons()[earlier].exercises
+        lesson = nbformat.read(ROOT / "notebooks" / now / f"{now}.ipynb", as_version=4)
+        cells = {c.metadata.get("nbgrader", {}).get("grade_id"): c for c in lesson.cells}
+        answers[name] = cells[f"{name}-answer"]
+        notebook.cells += [answers[name], cells[name]]
+    text = nbformat.writes(notebook)
+    answers[moved[0]].source = solution_source(moved[0])
+    answers[moved[1]].source = f"{moved[1]} = max"
+    job = Job("ada", earlier, "key", nbformat.writes(notebook).encode(), text, "seed")
+    result = runner.run(job)
+    rows = {row.exercise: row for row in read_notebook(result.notebook).rows}
+    assert rows[moved[0]].points == rows[moved[0]].max_points > 0
+    assert (rows[moved[1]].points, rows[moved[1]].outcome) == (0, "incorrect")

@@ -23,6 +23,8 @@ from course_lib.attention._bug_hunt import (
     batch_items_independent,
     broken_invariants,
     diagnosed_boxes,
+    is_causal,
+    is_permutation_equivariant,
     keys_permutation_invariant,
     masking_equals_deleting,
 )
@@ -50,14 +52,14 @@ from course_lib.attention._masked_softmax import (
 )
 from course_lib.attention._memory_and_speed import (
     RecomputedAttention,
+    attention_backward,
     blocked_attention,
     factored_additive_scores,
+    jacobian_wrt_query,
     softmax_statistics,
 )
 from course_lib.attention._multi_head import (
     MultiHeadAttention,
-    is_causal,
-    is_permutation_equivariant,
     load_into_torch,
     merge_heads,
     positional_encoding,
@@ -73,8 +75,6 @@ from course_lib.attention._real_model import (
 )
 from course_lib.attention._scaled_dot_product import (
     DotProductAttention,
-    attention_backward,
-    jacobian_wrt_query,
     numpy_attention,
     scaled_dot_product_attention,
     score_variance,

@@ -1,4 +1,4 @@
-"""Lesson 08: the same attention without the n x m matrix, and with fewer exponentials."""
+"""Lesson 08: attention without the n x m matrix, its backward pass, and fewer exponentials."""
 
 # torch documents one gradient for each output of `forward`; its stub says `*grad_outputs`.
 # pyright: reportIncompatibleMethodOverride=false
@@ -171,3 +171,53 @@ def factored_additive_scores(
     else:
         sigmoids = torch.sigmoid(2 * (inputs[0] + inputs[1]))
     return 2 * (sigmoids @ w_v) - w_v.sum()
+
+
+@checked
+def jacobian_wrt_query(
+    query: Float[Tensor, "d"], keys: Float[Tensor, "m d"]
+) -> Float[Tensor, "d d"]:
+    """Return the Jacobian of o(q) = sum_j w_j k_j, attention whose values are its keys.
+
+    Args:
+        query: one query.
+        keys: one row for each key.
+
+    Returns:
+        Symmetric matrix whose entry (a, b) is do_a / dq_b.
+    """
+    d = query.shape[-1]
+    weights = torch.softmax(keys @ query / math.sqrt(d), dim=-1)  # (m,)
+    centred = keys - weights @ keys  # (m, d)
+    return (weights * centred.mT) @ centred / math.sqrt(d)
+
+
+@checked
+def attention_backward(
+    queries: Float[Tensor, "num_queries d"],
+    keys: Float[Tensor, "num_keys d"],
+    values: Float[Tensor, "num_keys v"],
+    grad_outputs: Float[Tensor, "num_queries v"],
+) -> tuple[
+    Float[Tensor, "num_queries d"],
+    Float[Tensor, "num_keys d"],
+    Float[Tensor, "num_keys v"],
+]:
+    """Compute the backward pass of unmasked attention by hand.
+
+    Args:
+        queries, keys, values: the inputs of the forward pass.
+        grad_outputs: gradient of the loss with respect to the outputs.
+
+    Returns:
+        `(grad_queries, grad_keys, grad_values)`, each of the shape of its input.
+
+    Source: Dao et al. 2022, appendix B.2, https://arxiv.org/abs/2205.14135
+    """
+    root = math.sqrt(queries.shape[-1])
+    weights = torch.softmax(queries / root @ keys.mT, dim=-1)  # (num_queries, num_keys)
+    grad_values = weights.mT @ grad_outputs
+    grad_weights = grad_outputs @ values.mT  # (num_queries, num_keys)
+    row_sums = (weights * grad_weights).sum(dim=-1, keepdim=True)
+    grad_scores = weights * (grad_weights - row_sums)
+    return grad_scores @ keys / root, grad_scores.mT @ queries / root, grad_values

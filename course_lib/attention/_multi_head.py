@@ -3,7 +3,6 @@
 # `load_into_torch` takes any module with these four layers, which no type of torch can say.
 # pyright: reportAttributeAccessIssue=false, reportArgumentType=false
 import math
-from collections.abc import Callable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -159,51 +158,6 @@ def load_into_torch(mha: nn.Module, reference: nn.MultiheadAttention) -> None:
         elif reference.in_proj_bias is not None:
             reference.in_proj_bias.zero_()
             reference.out_proj.bias.zero_()
-
-
-@checked
-def is_permutation_equivariant(fn: Callable, x: Float[Tensor, "batch num_positions d"]) -> bool:
-    """Return whether permuting the positions of `x` only permutes the outputs in the same way.
-
-    This is a test of some permutations at this `x`, not a proof.
-
-    Args:
-        fn: from `(batch, num_positions, d)` to `(batch, num_positions, ...)`, without randomness.
-        x: where to try it; the positions must differ.
-
-    Returns:
-        True if the outputs agree within 1e-5, plus 1e-5 of their size.
-    """
-    positions = torch.arange(x.shape[1], device=x.device)
-    swapped = torch.cat([positions[:2].flip(0), positions[2:]])
-    outputs = fn(x)
-    return all(
-        torch.allclose(fn(x[:, order]), outputs[:, order], rtol=1e-5, atol=1e-5)
-        for order in (swapped, positions.roll(1))
-    )
-
-
-@checked
-def is_causal(fn: Callable, x: Float[Tensor, "batch num_positions d"]) -> bool:
-    """Return whether no output depends on a later position of `x`.
-
-    This is a test at this `x`, not a proof.
-
-    Args:
-        fn: from `(batch, num_positions, d)` to `(batch, num_positions, ...)`, without randomness.
-        x: where to try it.
-
-    Returns:
-        True if no earlier output changes by more than 1e-5.
-    """
-    generator = torch.Generator().manual_seed(0)  # leaves the global random numbers alone
-    noise = torch.randn(x.shape, generator=generator, dtype=x.dtype).to(x.device)
-    outputs = fn(x)
-    for t in range(1, x.shape[1]):
-        changed = torch.cat([x[:, :t], x[:, t:] + 3 * noise[:, t:]], dim=1)
-        if not torch.allclose(fn(changed)[:, :t], outputs[:, :t], rtol=1e-5, atol=1e-5):
-            return False
-    return True
 
 
 @checked

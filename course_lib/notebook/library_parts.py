@@ -15,7 +15,7 @@ _EXERCISES = {
     ("mask", 2): """length_mask causal_mask combine_masks additive_mask""",
     ("softmax", 2): """stable_softmax masked_softmax softmax_statistics""",
     ("weighted sum", 2): """kernel_pooling""",
-    ("attention", 2): """attend attention_pooling numpy_attention AdditiveAttention
+    ("attention", 2): """attend attention_pooling AdditiveAttention
         scaled_dot_product_attention DotProductAttention blocked_attention RecomputedAttention""",
     ("heads", 1): """split_heads merge_heads MultiHeadAttention CausalSelfAttention load_into_torch
         grouped_query_attention GroupedQueryAttention""",

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from course_lib.reference import Expected
+from course_lib.reference.batch_matmul import dot
+from course_lib.reference.masked_softmax import softmax_of
 
 
 def softmax_statistics(blocks: Sequence[np.ndarray]) -> Expected:
@@ -55,3 +57,35 @@ def factored_additive_scores(
 ) -> Expected:
     """Compute w_v . tanh(query + key), for all pairs."""
     return Expected(np.tanh(projected_queries[:, :, None] + projected_keys[:, None]) @ w_v)
+
+
+def jacobian_wrt_query(query: np.ndarray, keys: np.ndarray) -> Expected:
+    """Compute entry (a, b) as sum_j w_j (k_ja - mean_a) (k_jb - mean_b) / sqrt(d)."""
+    d = len(query)
+    weights = softmax_of([dot(query, key) / math.sqrt(d) for key in keys])
+    pairs = list(zip(weights, keys, strict=True))
+    mean = [math.fsum(w * float(key[a]) for w, key in pairs) for a in range(d)]
+    jacobian = np.empty((d, d))
+    for a, b in np.ndindex(d, d):
+        terms = (w * (float(key[a]) - mean[a]) * (float(key[b]) - mean[b]) for w, key in pairs)
+        jacobian[a, b] = math.fsum(terms) / math.sqrt(d)
+    return Expected(jacobian)
+
+
+def attention_backward(
+    queries: np.ndarray, keys: np.ndarray, values: np.ndarray, grad_outputs: np.ndarray
+) -> Expected:
+    """Add each query's share, through the explicit Jacobian of its softmax: diag(w) - w w^T."""
+    d = queries.shape[-1]
+    grads = np.zeros(queries.shape), np.zeros(keys.shape), np.zeros(values.shape)
+    for i, (query, grad) in enumerate(zip(queries, grad_outputs, strict=True)):
+        weights = softmax_of([dot(query, key) / math.sqrt(d) for key in keys])
+        grad_weights = [dot(grad, value) for value in values]
+        for j, weight in enumerate(weights):
+            grads[2][j] += weight * grad
+            grad_score = math.fsum(
+                weight * ((j == k) - weights[k]) * grad_weights[k] for k in range(len(weights))
+            )
+            grads[0][i] += grad_score * keys[j] / math.sqrt(d)
+            grads[1][j] += grad_score * query / math.sqrt(d)
+    return Expected(grads)

@@ -237,7 +237,7 @@ assert sorted(on_directory.values())[0] < 0.2 and sorted(on_directory.values())[
 #
 # One kind of loss does prove a bug. Throw a die with eight faces, and let the block, with a causal
 # mask, predict the *next* throw. Nothing can predict a fair die, and each batch is new, so the
-# model cannot memorize it. Any loss below $\ln 8 = 2.08$ is cheating.
+# model cannot memorize it. Any mean loss below $\ln 8 = 2.08$ is cheating.
 #
 # **Predict.** Exactly how many of the ten boxes end more than 0.03 below this loss?
 
@@ -484,7 +484,8 @@ check("broken_invariants")
 # | [pytorch/pytorch #41508](https://github.com/pytorch/pytorch/issues/41508) (2020) | In `nn.MultiheadAttention`, a query without an allowed key gets nan. Even if you discard this output, the gradients become nan. |
 #
 # The next cell rebuilds the first three and calls PyTorch's own module for the fourth. `is_causal`
-# (lesson 06 ★) changes later positions and returns whether the earlier outputs stay the same.
+# changes later positions and returns whether the earlier outputs stay the same. It is the course's
+# version, and you can write your own in section 8.
 #
 # **Predict.** How many of your three tests does d2l's module fail if the batch has an empty item?
 # (With a length of 0, deleting leaves no keys, so the expected output is 0.)
@@ -550,8 +551,8 @@ assert in_torch.in_proj_weight.grad.isnan().any()
 # d2l's module fails only `masking_equals_deleting`. Even alone, the empty item gets the average of
 # its padding. PyTorch's module also fails `batch_items_independent`, because nan is not equal to
 # anything. These two modules break `empty_rows_zero`, but are correct for all items that are not
-# empty. `is_causal` catches both mask bugs, but it catches our rebuild of the second only if
-# you test with the dropout used in training. A test is only as good as its inputs.
+# empty. `is_causal` catches both mask bugs, but it catches our copy of the Keras bug only if you
+# test with dropout. A test is only as good as its inputs.
 #
 # </details>
 
@@ -712,6 +713,66 @@ run_tests(tests)
 # %% [markdown]
 # All four tests pass. Without the first `.eval()`, three of them fail, because each call drops
 # different weights. Without the second, none fails, because `CausalSelfAttention` has no dropout.
+
+# %% [markdown]
+# ## 8. Two tests of order ★
+#
+# *How do you test whether a function of a sequence depends on order?*
+
+# %% [markdown]
+# Without positions, self-attention is permutation equivariant (lesson 06): If its inputs are
+# permuted, its outputs are permuted in the same way. How would you test this for any function $f$?
+# Ten positions have 3,628,800 permutations, too many to try. Which make a good test?
+#
+# **By hand.** Is $f$ = "each position minus the next one, in a circle" equivariant? Rotate
+# $(1, 2, 4)$ to $(4, 1, 2)$. The outputs $(-1, -2, 3)$ become $(3, -1, -2)$, rotated as well. Now
+# swap the first two numbers of $(1, 2, 4)$ to get $(2, 1, 4)$. The outputs are $(1, -3, 2)$, not
+# $(-2, -1, 3)$. So a rotation alone proves nothing. A swap of two neighbors and a rotation catch
+# the usual mistakes. A function that passes at one `x` may still fail at another.
+
+# %% [markdown]
+# ### Exercise: `is_permutation_equivariant`
+#
+# - **Takes** `fn`, a function from `(B, n, D)` to `(B, n, ...)` without randomness, and `x`,
+#   `(B, n, D)`.
+# - **Returns** a Python `bool`: True if every item's outputs move along with its positions.
+#
+# You may assume that no output exceeds 100. Outputs that agree within 1e-5 count as equal. If any
+# entry differs by 0.01 or more, in either direction, they are not equal. nan is not equal to
+# anything. If you need random numbers, draw them from a `torch.Generator` of your own.
+#
+# **Worked example.** At $((1, 0), (2, -1), (0, 2))$ the result is True for `fn = lambda x: 2 * x`,
+# and False for `lambda x: x.cumsum(1)` and for `lambda x: x.sort(1).values`.
+
+# %%
+from course_lib.attention import is_permutation_equivariant
+
+# %%
+check("is_permutation_equivariant")
+
+# %% [markdown]
+# ### A test for looking ahead
+#
+# The output of a causal function at position $i$ depends only on positions $0, \dots, i$. If the
+# future does not matter, you can overwrite it without changing any earlier output. Overwrite it
+# with ordinary numbers, not nan. A forbidden key has weight 0, but $0 \times \text{nan}$ is nan.
+
+# %% [markdown]
+# ### Exercise: `is_causal`
+#
+# - **Takes** `fn` and `x`, as in `is_permutation_equivariant`. Compare outputs and draw numbers in
+#   the same way.
+# - **Returns** a Python `bool`: True if, in every item, no output depends on a later position.
+#
+# **Worked example.** At $((1, 0), (2, -1), (0, 2))$ again, the result is True for
+# `fn = lambda x: x.cumsum(1)`, and False for `lambda x: x.flip(1)` and for
+# `lambda x: x.roll(-1, 1)`, which returns the next position.
+
+# %%
+from course_lib.attention import is_causal
+
+# %%
+check("is_causal")
 
 # %% [markdown]
 # ### All together

@@ -8,12 +8,13 @@
 #
 # - measure what attention costs, in bytes and in seconds, before you change anything;
 # - compute a softmax over numbers that are never all in memory at once;
+# - compute the backward pass of attention by hand;
 # - write attention, forward and backward, whose memory grows with $n + m$ instead of $n m$;
 # - find out which kernel torch uses.
 #
 # **Time:** {time}. The points count only if your class includes this lesson. **You need:** a stable
-# softmax and masks (lesson 02), and the backward pass of attention (lesson 05). Sections 1 and 2
-# alone take half an hour.
+# softmax and masks (lesson 02), scaled dot-product attention (lesson 05), and derivatives of vectors
+# (section 4). Sections 1 and 2 alone take half an hour.
 
 # %%
 import math
@@ -114,7 +115,7 @@ assert 3 < peak / (n * n / 256) < 3.4 and 1 < kept / (n * n / 256) < 1.2
 # score $2$, $c = 2$ and $t = e^{-1} + e^{-2} + e^0 = 1.5032$.
 #
 # For the row $1,0.5,2\mid 0,3,1.5\mid 2.5,0.5$ (blocks 0, 1 and 2), the next cell computes $t$
-# twice, once correctly and once without rescaling.
+# correctly, and then without correcting the old terms.
 
 # %% tags=["demo"]
 row = torch.tensor([1.0, 0.5, 2.0, 0.0, 3.0, 1.5, 2.5, 0.5])
@@ -132,8 +133,8 @@ assert sums["never rescaled"][1] - sums["correct"][1] > 0.9
 
 # %% [markdown]
 # The sum goes wrong in block 1, where the maximum rises from 2 to 3. All old terms have the same
-# wrong $c$, so *one* factor corrects them. By hand, $1.3679 \cdot e^{1 - 2} = 0.5032$, and the new
-# score adds 1.
+# wrong $c$, so *one* factor corrects them. For $1, 0 \mid 2$, as above, $1.3679 \cdot e^{1 - 2} =
+# 0.5032$, and the new score adds 1.
 #
 # This is the *online softmax* (Milakov and Gimelshein, 2018).
 #
@@ -290,7 +291,164 @@ assert 2.3 < page["blocked"][0] / page["plain"][0] < 2.5
 # </details>
 
 # %% [markdown]
-# ## 4. Discard and recompute
+# ## 4. The backward pass by hand
+#
+# *What does `loss.backward()` compute in attention?*
+
+# %% [markdown]
+# ### The softmax alone
+#
+# Take one row with scores $s$, weights $w$, and the gradient $g_j = \partial L / \partial w_j$ of
+# each weight. If $s_k$ rises, $w_k$ rises and all others fall:
+# $\partial w_j / \partial s_k = w_j (\delta_{jk} - w_k)$. The chain rule sums over $j$:
+#
+# $$\frac{\partial L}{\partial s_k} = \sum_j g_j \frac{\partial w_j}{\partial s_k} = w_k \Bigl(g_k - \sum_j g_j w_j\Bigr).$$
+#
+# This is a *vector-Jacobian product*, a row vector times an `(m, m)` matrix that is never computed.
+#
+# **By hand.** Take $w = (1/2, 1/4, 1/4)$ and $g = (0, 4, 8)$. The mean of $g$ under $w$ is
+# $0 + 1 + 2 = 3$, so $\partial L/\partial s = (-3/2, 1/4, 5/4)$.
+#
+# The next cell compares autograd with $g$ times the matrix, twice. The second time, it adds 10 to
+# every entry of $g$.
+
+# %% tags=["demo"]
+scores = torch.tensor([2.0, 1.0, 1.0]).log().requires_grad_()
+weights = torch.softmax(scores, dim=0)  # 1/2, 1/4, 1/4
+w = weights.detach()
+jacobian = torch.diag(w) - torch.outer(w, w)  # (3, 3)
+for g in (torch.tensor([0.0, 4.0, 8.0]), torch.tensor([10.0, 14.0, 18.0])):
+    (by_autograd,) = torch.autograd.grad(weights, scores, g, retain_graph=True)
+    print("autograd          ", by_autograd)
+    print("g times the matrix", g @ jacobian)
+    assert torch.allclose(by_autograd, torch.tensor([-1.5, 0.25, 1.25]), atol=1e-5)
+    assert torch.allclose(g @ jacobian, by_autograd, atol=1e-5)
+
+# %% [markdown]
+# The result does not change, because the mean grows by 10 as well. The weights always sum to 1, so
+# a gradient that is equal for all of them has no effect.
+
+# %% [markdown]
+# ### All of attention
+#
+# Let $G = \partial L / \partial O$, of shape `(n, v)`. If $G$ is the gradient of a product $AB$,
+# then $A$ gets the gradient $GB^\top$ and $B$ gets $A^\top G$. Attention is two products, $O = WV$
+# and $S = QK^\top/\sqrt{d}$, with a softmax of each row in between. Go back through the three
+# steps.
+#
+# **By hand.** Take one query, two keys with $w = (1/2, 1/2)$, the values $1$ and $3$, and $G = 1$.
+# Then $\partial L / \partial W = (1, 3)$ with mean 2, and
+# $\partial L / \partial S = (1/2 \cdot (1 - 2),\; 1/2 \cdot (3 - 2)) = (-1/2, 1/2)$.
+
+# %% [markdown]
+# ### Exercise: `attention_backward`
+#
+# - **Takes** `queries` `(n, d)`, `keys` `(m, d)`, `values` `(m, v)` and `grad_outputs` `(n, v)`.
+# - **Returns** `(grad_queries, grad_keys, grad_values)`, each with the shape of its input.
+# - Do not use autograd (`backward`, `torch.autograd.grad`, `torch.func`). Large scores must not
+#   overflow.
+#
+# **Worked example.** With the query `[0, 0, 0, 2]`, the keys `[1, 0, 0, 0]` and `[3, 0, 0, 0]`, the
+# values 1 and 3 and $G = 1$, the scores are 0 and $\partial L / \partial S = (-1/2, 1/2)$ as above.
+# In the first feature, the query's gradient is $(-1/2 \cdot 1 + 1/2 \cdot 3)/2 = 0.5$. In the last,
+# the keys' gradients are $-0.5$ and $0.5$.
+
+# %%
+from course_lib.attention import attention_backward
+
+# %%
+check("attention_backward")
+
+# %% tags=["demo"]
+query = torch.tensor([[0.0, 0.0, 0.0, 2.0]])
+keys = torch.tensor([[1.0, 0.0, 0.0, 0.0], [3.0, 0.0, 0.0, 0.0]])
+values = torch.tensor([[1.0], [3.0]])
+grads = attention_backward(query, keys, values, torch.ones(1, 1))
+print("worked example: query", grads[0].tolist(), "keys", grads[1].tolist())
+assert grads[0].tolist() == [[0.5, 0, 0, 0]]
+assert grads[1][:, 3].tolist() == [-0.5, 0.5]
+
+generator = torch.Generator().manual_seed(6)
+shapes = (3, 4), (5, 4), (5, 6), (3, 6)
+inputs = [torch.randn(*s, generator=generator, requires_grad=True) for s in shapes[:3]]
+grad_outputs = torch.randn(*shapes[3], generator=generator)
+outputs, _ = scaled_dot_product_attention(*inputs)
+expected = torch.autograd.grad(outputs, inputs, grad_outputs)
+by_hand = attention_backward(*(x.detach() for x in inputs), grad_outputs)
+for name, mine, theirs in zip(("queries", "keys", "values"), by_hand, expected, strict=True):
+    print(f"{name:8} at most {(mine - theirs).abs().max():.4f} from autograd")
+    assert torch.allclose(mine, theirs, atol=1e-6)
+
+# %% [markdown]
+# ### The gradient with respect to a query ★
+#
+# *If a query moves a little, how far does the output move?*
+
+# %% [markdown]
+# Take one query, and values that are equal to the keys, so that $o(q) = \sum_j w_j k_j$. A small
+# step $dq$ changes the scores by $ds_j = k_j \cdot dq / \sqrt{d}$ and the weights by
+# $dw_j = w_j \bigl(ds_j - \sum_i w_i\, ds_i\bigr)$. Together,
+#
+# $$\frac{\partial o}{\partial q} = \frac{1}{\sqrt{d}} \sum_j w_j (k_j - o)(k_j - o)^\top = \frac{\operatorname{Cov}_w(k)}{\sqrt{d}}, \qquad \text{shape } (d, d).$$
+#
+# $\operatorname{Cov}_w(k)$ is the covariance of the keys under the weights. If one key has all the
+# weight, the covariance is 0, and so is the gradient. The $dw_j$ formula explains the blank side of
+# the figure in section 3 of lesson 05.
+#
+# **By hand.** Take $d = 1$, $q = 0$, and the keys $1$ and $3$. The weights are $1/2$ each, the mean
+# is 2 and the variance is 1, so the derivative is 1. For $q = 50$, the key $3$ has the weight 1,
+# and the derivative is 0.
+
+# %% [markdown]
+# ### Exercise: `jacobian_wrt_query`
+#
+# - **Takes** `query` `(d,)` and `keys` `(m, d)`.
+# - **Returns** the Jacobian `(d, d)` of attention whose values are the keys. Entry $(a, b)$ is
+#   $\partial o_a / \partial q_b$, with fixed keys.
+#
+# You may use the formula or `torch.autograd.functional.jacobian`. Finite differences are not precise
+# enough in float32. Large scores must not overflow.
+#
+# **Worked example.** For `query = [0., 0., 0., 0.]` and the keys `[1, 0, 0, 0]` and `[3, 0, 0, 0]`,
+# the variance of the first feature is 1. Entry (0, 0) is $1/\sqrt{4} = 0.5$, and all others are 0.
+
+# %%
+from course_lib.attention import jacobian_wrt_query
+
+# %%
+check("jacobian_wrt_query")
+
+# %% [markdown]
+# The next cell draws 61 random queries with 10 random keys each, for each $d$. It divides each
+# Jacobian's norm by the norm for the same keys with equal weights, and plots the *median* over the
+# queries.
+
+# %% tags=["demo"]
+sizes = [1, 4, 16, 64, 128]
+names = "softmax(q·k/√d)", "softmax(q·k)"
+ratios = {name: [] for name in names}
+for d in sizes:
+    generator = torch.Generator().manual_seed(100 + d)
+    found = torch.zeros(61, 2)
+    for two in found:
+        query, keys = torch.randn(d, generator=generator), torch.randn(10, d, generator=generator)
+        even = jacobian_wrt_query(0 * query, keys).norm()
+        for column, factor in enumerate((1.0, math.sqrt(d))):
+            # sqrt(d) * q gives the weights of unscaled attention; 1/sqrt(d) cancels in the ratio
+            two[column] = jacobian_wrt_query(factor * query, keys).norm() / even
+    for name, median in zip(names, found.median(dim=0).values.tolist(), strict=True):
+        ratios[name].append(median)
+label = "gradient norm, as a ratio"
+figure = plotting.lines(sizes, ratios, x_label="features d", y_label=label, log_x=True)
+plotting.show(figure, key="gradient")
+assert ratios["softmax(q·k)"][-1] < 0.1
+assert min(ratios["softmax(q·k/√d)"]) > 0.6
+
+# %% [markdown]
+# With scaling, the typical ratio hardly depends on $d$. Without it, the ratio falls towards 0.
+
+# %% [markdown]
+# ## 5. Discard and recompute
 #
 # *Which numbers must be kept for the backward pass?*
 
@@ -300,7 +458,7 @@ assert 2.3 < page["blocked"][0] / page["plain"][0] < 2.5
 # FlashAttention-2 (Dao, 2023) keeps only $L = c + \ln t$, because $e^{s_j - L}$ is the weight. For
 # the scores $1, 0, 2$, you have $L = 2.4076$, and the weights are $(0.2447, 0.0900, 0.6652)$.
 #
-# The gradient of the scores (lesson 05) needs one more number for each row. Let $G$ be the gradient
+# The gradient of the scores (section 4) needs one more number for each row. Let $G$ be the gradient
 # of the outputs, and $dW_{ij} = G_i \cdot v_j$. The extra number is the average
 # $D_i = \sum_j W_{ij}\, dW_{ij}$ over *all* keys, and even the first block needs it.
 #
@@ -314,10 +472,42 @@ assert 2.3 < page["blocked"][0] / page["plain"][0] < 2.5
 # </details>
 
 # %% [markdown]
+# ### A backward pass of your own
+#
+# If you know a better way than autograd to compute a derivative, write a `torch.autograd.Function`
+# with two static methods. Autograd does not record `forward`, so `forward` must save in `ctx` what
+# `backward` needs. `backward` gets the gradient of the output and returns a gradient for each
+# argument, or None. Call the function through `apply`, without keyword arguments.
+
+
+# %% tags=["demo"]
+class ScaledCube(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, scale):
+        ctx.save_for_backward(x)  # tensors
+        ctx.scale = scale  # anything else
+        return scale * x**3
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * ctx.scale * 3 * x**2, None  # for x, for scale
+
+
+x = torch.tensor(2.0, requires_grad=True)
+ScaledCube.apply(x, 10.0).backward()
+nearby = (ScaledCube.apply(x + 0.01, 10.0) - ScaledCube.apply(x - 0.01, 10.0)) / 0.02
+print(f"backward returns {x.grad:.1f}, the slope between nearby values is {nearby:.1f}")
+assert x.grad == 120 and abs(nearby - 120) < 0.1
+
+# %% [markdown]
+# PyTorch does not check that a gradient is correct, so compare yours with autograd or finite
+# differences.
+
+# %% [markdown]
 # ### Exercise: `RecomputedAttention`
 #
-# Begin on paper. Write a `torch.autograd.Function` (section 7 of lesson 05 has one in ten lines)
-# with the arguments of `blocked_attention`.
+# Begin on paper. Write a `torch.autograd.Function` with the arguments of `blocked_attention`.
 #
 # - **`forward`** returns only the outputs. You can call `blocked_attention`.
 # - **`backward`** returns gradients for `queries`, `keys` and `values`, and None for the other two.
@@ -416,7 +606,7 @@ for whose, table in tables.items():
 # </details>
 
 # %% [markdown]
-# ## 5. What torch does for you
+# ## 6. What torch does for you
 #
 # *Which calls does PyTorch run without the matrix of scores?*
 
@@ -472,15 +662,15 @@ assert 10 < kept["window, a mask"] / kept["(B, h, n, d)"] < 12
 # <details><summary>Answer (on a CPU with torch 2.13)</summary>
 #
 # The window keeps more than ten times as much as the first call. The mask takes 256 KiB, and torch
-# also converts it to an $n \times n$ matrix of floats, 1,024 KiB. Inputs with four axes reach the
-# fused kernel, and those *with three axes* do not. Add an axis with `unsqueeze(1)` before the call,
-# and remove it afterwards. Calls with a learned bias, with dropout, or with values whose size
+# also converts it to an $n \times n$ matrix of floats, 1,024 KiB. Inputs with four axes can reach
+# the fused kernel, and those *with three axes* cannot. Add an axis with `unsqueeze(1)` before the
+# call, and remove it afterwards. Calls with a learned bias, with dropout, or with values whose size
 # differs from that of the keys fall back to math.
 #
 # </details>
 
 # %% [markdown]
-# ## 6. 32,768 positions
+# ## 7. 32,768 positions
 #
 # *Where do models put the weights of a long text?*
 #
@@ -545,7 +735,7 @@ check("08_memory_and_speed")
 #    keep more than plain attention does. The conclusion would hold with a backward pass that
 #    recomputes. Half a point for "training needs more memory" without saying what is kept.
 # 3. **Does not follow.** The mask has $n^2$ entries, and torch converts it to a matrix of floats. In
-#    section 5, the call with the window keeps about 1,400 KiB for 512 positions, as much as a call
+#    section 6, the call with the window keeps about 1,400 KiB for 512 positions, as much as a call
 #    that is not fused. Half a point for the size of the mask without the measurement.
 # ### END SOLUTION
 

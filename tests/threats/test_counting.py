@@ -186,7 +186,7 @@ def test_v04_a_cell_that_the_answer_does_not_need_costs_and_forges_nothing(grade
 def test_v04_a_test_that_could_look_inside_its_objects_earns_nothing(graded):
     right = solution_source("is_causal")
     for more, share in (("", 1), ("\ninside = is_causal.__closure__", 0)):
-        rows, notices = graded("06_multi_head", {"is_causal": right + more}, "import gc")
+        rows, notices = graded("07_bug_hunt", {"is_causal": right + more}, "import gc")
         assert rows["is_causal"].points == share * rows["is_causal"].max_points, notices
         assert ("is_causal: Line " in notices) == bool(more)
 

@@ -306,7 +306,7 @@ EXERCISE = Exercise(
     ),
     properties=WEIGHTS,
     hints=(
-        "The module has four faults. Test it with lesson 06's `is_causal` and with an item of "
+        "The module has four faults. Test it with `is_causal` and with an item of "
         "length 0, and check the sizes under the root.",
         "Look at the number under the root, at the triangle, at what happens to a row without any "
         "allowed key, and at the last line: which axes does the reshape join?",

@@ -22,6 +22,8 @@ LESSON = Lesson(
         "diagnosed_boxes",
         "broken_invariants",
         "CausalSelfAttention",
+        "is_permutation_equivariant",
+        "is_causal",
     ),
     removed=("Lookup",),
 )

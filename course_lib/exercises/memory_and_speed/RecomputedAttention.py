@@ -215,9 +215,9 @@ EXERCISE = Exercise(
     probes=problems,
     oracle=oracle.recomputed_attention,
     hints=(
-        "It is lesson 05's `attention_backward`, one block of keys at a time. Go through its "
+        "It is `attention_backward` of section 4, one block of keys at a time. Go through its "
         "products and ask of each: does it need anything from the other blocks? In two places it "
-        "does. For both, section 4 has a number for each query that the forward pass knew.",
+        "does. For both, section 5 has a number for each query that the forward pass knew.",
         "First decide what `forward` has to save. Then take one block and sort the three "
         "gradients: which does this block complete, and which does it only add to? Write "
         "`backward` for a single block that holds all keys, until `torch.autograd.grad` of lesson "

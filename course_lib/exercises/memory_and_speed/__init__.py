@@ -1,4 +1,4 @@
-"""Lesson 08: attention in blocks, recomputed for the backward pass, with fewer exponentials."""
+"""Lesson 08: attention in blocks, and recomputed for the backward pass."""
 
 from course_lib.checks.judge.definitions import Integration, Lesson, Written
 
@@ -11,6 +11,8 @@ LESSON = Lesson(
     exercises=(
         "softmax_statistics",
         "blocked_attention",
+        "attention_backward",
+        "jacobian_wrt_query",
         "RecomputedAttention",
     ),
     removed=("factored_additive_scores",),

@@ -12,8 +12,6 @@ LESSON = Lesson(
         "merge_heads",
         "MultiHeadAttention",
         "load_into_torch",
-        "is_permutation_equivariant",
-        "is_causal",
         "positional_encoding",
         "shift_matrix",
     ),

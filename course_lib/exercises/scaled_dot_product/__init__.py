@@ -1,4 +1,4 @@
-"""Lesson 05: scaled dot-product attention, as a function and a module, and its gradients."""
+"""Lesson 05: scaled dot-product attention, as a function and a module."""
 
 from course_lib.checks.judge.definitions import Integration, Lesson, Written
 
@@ -9,10 +9,8 @@ LESSON = Lesson(
     Integration(("scaled_dot_product_attention", "DotProductAttention")),
     exercises=(
         "score_variance",
-        "numpy_attention",
         "scaled_dot_product_attention",
         "DotProductAttention",
-        "jacobian_wrt_query",
-        "attention_backward",
     ),
+    removed=("numpy_attention",),
 )

@@ -189,7 +189,6 @@ EXERCISE = Exercise(
     minutes=30,
     difficulty=3,
     builds_on=("scaled_dot_product_attention",),
-    starred=True,
     returns=(
         Returned("grad_queries", "tensor", "float", ("num_queries", "d")),
         Returned("grad_keys", "tensor", "float", ("num_keys", "d")),
@@ -200,7 +199,7 @@ EXERCISE = Exercise(
         "Go back step by step: outputs = W V, then W = softmax(S), then S = Q K^T / sqrt(d). A "
         "product A B sends G B^T to A and A^T G to B.",
         "Let the shapes lead. dV is (m, v): which product of W (n, m) and G (n, v) is that? Which "
-        "product is dW, (n, m)? Then each row of dS comes from a row of dW as in 'First the "
+        "product is dW, (n, m)? Then each row of dS comes from a row of dW as in 'The "
         "softmax alone', and S is again a product, divided by sqrt(d).",
         "Check one gradient at a time against autograd. dV needs the weights alone. Then one row "
         "of the softmax: with weights (1/2, 1/2) and gradient (1, 0) the scores get (1/4, -1/4). "

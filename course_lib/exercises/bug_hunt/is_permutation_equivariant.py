@@ -5,9 +5,9 @@ from collections.abc import Callable
 from course_lib.checks.judge.definitions import Exercise
 from course_lib.exercises import _student_tests as student_tests
 from course_lib.exercises._student_tests import same
+from course_lib.exercises.bug_hunt._order import BY_HAND, asked, asking_about
 from course_lib.exercises.kit import Problems, like, mistake
-from course_lib.exercises.multi_head._order import BY_HAND, asked, asking_about
-from course_lib.reference import multi_head as oracle
+from course_lib.reference import bug_hunt as oracle
 
 
 def problems(rng) -> Problems:

@@ -281,5 +281,4 @@ def test_exercises_that_moved_are_graded_in_earlier_notebooks(runner, earlier, m
     job = Job("ada", earlier, "key", nbformat.writes(notebook).encode(), text, "seed")
     result = runner.run(job)
     rows = {row.exercise: row for row in read_notebook(result.notebook).rows}
-    assert rows[moved[0]].points == rows[moved[0]].max_points > 0
-    assert (rows[moved[1]].points, rows[moved[1]].outcome) == (0, "incorrect")
+    assert [rows[name].outcome for name in moved] == ["correct", "raised"]

@@ -217,7 +217,7 @@ def _prepare_module(
     if not isinstance(module, torch.nn.Module):
         raise TypeError("the class must inherit from nn.Module")
     module.eval()
-    in_dtype(_floating(probe.dtype), module.to("cpu"))
+    in_dtype(_floating(probe.dtype), module, "cpu")
     if any(isinstance(p, torch.nn.UninitializedParameter) for p in module.parameters()):
         seen.raised.phase = "call"
         with torch.no_grad():  # lazy layers learn their sizes from one call

@@ -35,17 +35,19 @@ def builder(function: Callable) -> Callable:
     return function
 
 
-def in_dtype(dtype: torch.dtype, module: torch.nn.Module) -> torch.nn.Module:
-    """Convert the real numbers of a module, in place.
+def in_dtype(
+    dtype: torch.dtype, module: torch.nn.Module, device: torch.device | str | None = None
+) -> torch.nn.Module:
+    """Convert the real numbers of a module, in place, and move all of it to a device.
 
     `Module.to` would convert complex buffers, too, and discard their imaginary parts.
     """
-    return module._apply(lambda data: data.to(dtype) if data.is_floating_point() else data)
+    return module._apply(lambda data: data.to(device, dtype if data.is_floating_point() else None))
 
 
 def in_dtype_of(given: torch.Tensor, module: torch.nn.Module) -> torch.nn.Module:
     """Convert a module, in place, to the device and the dtype of a tensor."""
-    return in_dtype(given.dtype, module.to(given.device))
+    return in_dtype(given.dtype, module, given.device)
 
 
 @scenario

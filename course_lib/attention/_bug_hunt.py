@@ -22,7 +22,7 @@ def masking_equals_deleting(
 ) -> bool:
     """Return whether masking the padded keys gives the same outputs as deleting them.
 
-    It is a test at these inputs, not a proof. Some lengths must leave something to delete.
+    It is a test at these inputs, not a proof. Some items must have padded keys.
 
     Args:
         module: attention without randomness, called as `module(queries, keys, values)` or with

@@ -101,9 +101,9 @@ def scaled_dot_product_attention(
 class DotProductAttention(nn.Module):
     """Scaled dot-product attention as a module without parameters, with dropout on the weights.
 
-    Differs from the paper, which drops nothing inside the attention; like PyTorch's function, it
-    drops weights. After a call, `attention_weights` holds the weights after the softmax and
-    before dropout, detached.
+    Drops weights, as PyTorch's function does, unlike the paper, which drops nothing inside the
+    attention. After a call, `attention_weights` holds the weights after the softmax and before
+    dropout, detached.
 
     Args:
         dropout: probability of dropping a weight in train mode.

@@ -560,6 +560,14 @@ plotting.show(plotting.kernel_fits(inputs, targets, places, fits), key="best ban
 # ### END SOLUTION
 
 # %% [markdown]
+# ### All together
+#
+# This check tests `kernel_pooling` again, now together with *your* `squared_distances`.
+
+# %%
+check("01_kernel_pooling")
+
+# %% [markdown]
 # ## 6. From distances to dot products ★
 #
 # *Transformers do not compute distances. They multiply queries by keys. Is that a different idea?*
@@ -636,14 +644,6 @@ assert dot[0, 0] < gaussian[0, 0]
 # Without the penalty, the long key in the query's direction gains weight and wins. The short one
 # loses, although it is closer. The long key in the opposite direction gets almost no weight in
 # either case.
-
-# %% [markdown]
-# ### All together
-#
-# This check tests `kernel_pooling` again, now together with *your* `squared_distances`.
-
-# %%
-check("01_kernel_pooling")
 
 # %% [markdown]
 # ## Summary

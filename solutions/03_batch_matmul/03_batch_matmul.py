@@ -497,6 +497,15 @@ for title, each in maps.items():
 # ### END SOLUTION
 
 # %% [markdown]
+# ### All together
+#
+# This check combines *your* `batched_scores` and `attention_pooling`, and tests `attention_pooling`
+# again.
+
+# %%
+check("03_batch_matmul")
+
+# %% [markdown]
 # ## 6. What attention costs ★
 #
 # *How fast do the arithmetic, the inputs and the scores grow with the length of a text?*
@@ -558,15 +567,6 @@ plotting.interactive(draw_memory, start={"heads": 16}, heads=[1, 4, 16, 64], key
 #
 # Now move the slider. More heads lift both lines but leave the crossing where it is. If you double
 # the number of words, the inputs double, and the operations and the scores grow fourfold.
-
-# %% [markdown]
-# ### All together
-#
-# This check combines *your* `batched_scores` and `attention_pooling`, and tests `attention_pooling`
-# again.
-
-# %%
-check("03_batch_matmul")
 
 # %% [markdown]
 # ## Summary

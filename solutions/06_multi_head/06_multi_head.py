@@ -11,8 +11,7 @@
 # - split a projection into heads and merge them again, without mixing up numbers;
 # - write multi-head attention with lengths, masks and dropout, and say what each layer is for;
 # - remove a head from a trained model, and say what it did;
-# - say what attention cannot see, add positions, and show how a head can then look three positions
-#   back;
+# - say what attention cannot see, and add positions;
 # - run a published model on your module.
 #
 # **Time:** {time}. **You need:** `masked_softmax` (lesson 02), transpose versus reshape (lesson
@@ -83,11 +82,11 @@ assert apart == 0 and len(found) == 2
 #
 # <details><summary>Why no linear layer can name both letters</summary>
 #
-# Let the first letter have the weight $a$ and the second the smaller weight $b$. Use only two
+# Let the first letter have the weight $a$ and the second the smaller weight $b$. Consider only two
 # letters, $x$ with total weight $s$ and $y$ with $1 - s$. Then the score of $x$ minus the score of
 # $y$ is an affine function $g(s)$. To name the second letter of $yy$ and $xx$, the layer needs
-# $g(0) < 0 < g(1)$, so $g$ increases. To name the second letter of $xy$ and $yx$, it needs
-# $g(a) < 0 < g(b)$, so $g$ decreases. No affine $g$ can do both.
+# $g(0) < 0 < g(1)$, so $g$ increases. To name the second letter of $xy$ and $yx$, it needs $g(a) <
+# 0 < g(b)$, so $g$ decreases. No affine $g$ can do both.
 #
 # </details>
 #
@@ -121,8 +120,8 @@ for i, (q, block) in enumerate(zip(in_a_loop, at_once.chunk(3, dim=1), strict=Tr
     assert torch.allclose(q, block, atol=1e-6)
 
 # %% [markdown]
-# Heads cost no parameters, because they divide the features among themselves. Only attention
-# weights become more numerous: one `(n, m)` map per head.
+# Heads cost no parameters, because they divide the features among themselves. Only the attention
+# weights grow, to one `(n, m)` map per head.
 #
 # For batched products, the heads need an axis of their own before the positions, because `@`
 # multiplies the last two axes. You go from `(B, n, D)` to `(B, h, n, d)`.
@@ -249,8 +248,9 @@ plotting.show(plotting.diagram_strip("heads", lit="W_o", shapes=shapes), key="mi
 #
 # $$\text{head}_i = \operatorname{softmax}\!\left(\frac{q_i k_i^\top}{\sqrt{d}}\right) v_i, \qquad q_i \in \mathbb{R}^{n \times d},\; k_i, v_i \in \mathbb{R}^{m \times d}.$$
 #
-# A score sums $d$ products, so its variance is $d$, and the divisor is $\sqrt{d}$. A model that
-# divides by $\sqrt{D}$ still trains, which makes the mistake hard to notice.
+# A score sums $d$ products, so its variance is $d$ times that of a product, and the divisor is
+# $\sqrt{d}$. A model that divides by $\sqrt{D}$ still trains, which makes the mistake hard to
+# notice.
 
 # %% [markdown]
 # ### Masks for heads
@@ -264,8 +264,9 @@ plotting.show(plotting.diagram_strip("heads", lit="W_o", shapes=shapes), key="mi
 # | `(B, n, m)` | one for each item | `(B, 1, n, m)`: you add the axis |
 # | `(B, h, n, m)` | one for each head | unchanged |
 #
-# Broadcasting aligns axes from the right. Without the new axis, two items and two heads raise no
-# error. Head 0 gets the mask of the first item and head 1 that of the second, for both items.
+# Broadcasting aligns axes from the right. With two items and two heads, a mask without the new axis
+# raises no error. Head 0 gets the mask of the first item and head 1 that of the second, for both
+# items.
 
 # %% [markdown]
 # ### Exercise: `MultiHeadAttention`
@@ -386,11 +387,11 @@ plotting.show(plotting.attention(weights, query, keys, heads=names), key="two le
 assert max(right[1]) < 30 and np.mean(right[2]) > 45
 
 # %% [markdown]
-# With one head, fewer than 30 of the 48 pairs are correct. Over eleven repetitions, the best run got
-# 2 to 25. A single head may put all its weight on one position and guess the other letter. Or it
-# divides its weight, and then the two letters blend, as in section 1. Two heads share the work. One
-# attends to position 0 and the other to position 7, and in most runs nearly all pairs are correct.
-# (In the figure above, select a head by its name.)
+# With one head, fewer than 30 of the 48 pairs are correct. Over eleven repetitions, the best runs
+# got 2 to 25. A single head may put all its weight on one position and guess the other letter. Or
+# it divides its weight, and then the two letters blend, as in section 1. Two heads share the work.
+# One attends to position 0 and the other to position 7, and in most runs nearly all pairs are
+# correct. (In the figure above, select a head by its name.)
 
 # %% [markdown]
 # ### Removing a head
@@ -591,7 +592,8 @@ assert change.abs().max() < 1e-4
 # Such an $f$ is *permutation equivariant*.
 
 # %% [markdown]
-# Now self-attention gets a causal mask, and nothing else, and reads *drei* in both directions.
+# Does a causal mask change that? Now self-attention gets this mask, but no positions, and reads
+# *drei* in both directions.
 
 # %% tags=["demo"]
 functions = {
@@ -674,7 +676,7 @@ assert products.argmax(dim=1).tolist() == list(range(50))
 #
 # $$\sin(a + b) = \sin a \cos b + \cos a \sin b, \qquad \cos(a + b) = \cos a \cos b - \sin a \sin b,$$
 #
-# the new hand is a matrix times the old one, and $a$ does not appear in that matrix. So one matrix
+# so the new hand is a matrix times the old one. The matrix does not contain $a$, so one matrix
 # works for all positions:
 #
 # $$PE_{p+s} = R_s\, PE_p \quad\text{for every } p, \qquad R_s \in \mathbb{R}^{D \times D}.$$
@@ -812,8 +814,12 @@ for name, (one, with_lengths) in variants.items():
     print(f"{name:26}" + "".join(f"{value:9.4f}" for value in found[name]))
 assert min(found["merged without transpose"][:3]) > 0.4 > found["no lengths"][1]
 assert all(max(row[1:3]) < 0.3 < row[0] for name, row in found.items() if "transpose" not in name)
-right, wrong_root, padded = found["your attention"], found["root of 384"], found["no lengths"]
-assert all(abs(padded[i] - right[i]) < abs(wrong_root[i] - right[i]) for i in range(3))
+assert all(
+    abs(padded - right) < abs(wrong_root - right)
+    for right, wrong_root, padded in zip(
+        *(found[name][:3] for name in ("your attention", "root of 384", "no lengths")), strict=True
+    )
+)
 assert max(found[name][3] for name in ("no lengths", "merged without transpose")) < 0.9
 assert min(found[name][3] for name in ("your attention", "root of 384")) > 0.999
 
@@ -848,8 +854,8 @@ for question in questions:
 assert [int(best) for best in (encoder.embed(questions) @ stored.T).argmax(dim=1)] == [6, 2, 7]
 
 # %% [markdown]
-# In section 8 you built a head that looks three positions back. One of the twelve heads in this
-# model's first block has learned something similar. Find it in the figure.
+# Section 8 ★ builds a head that looks three positions back. One of the twelve heads in this model's
+# first block has learned something similar. Find it in the figure.
 
 # %% tags=["demo"]
 sentence = "The dog that bit the man was old."

@@ -177,8 +177,8 @@ assert min(on_reversal.values()) > 0.95
 # <details><summary>Answer</summary>
 #
 # All ten boxes learn reversal. It has no padding and no mask, and its queries, keys and values are
-# the same tensor, so some faults have no effect. For the remaining faults, the layers around the
-# attention learn to compensate.
+# the same tensor, so some faults have no effect. The remaining faults leave enough for the other
+# layers to learn the task.
 #
 # </details>
 
@@ -237,7 +237,7 @@ assert sorted(on_directory.values())[0] < 0.2 and sorted(on_directory.values())[
 #
 # One kind of loss does prove a bug. Throw a die with eight faces, and let the block, with a causal
 # mask, predict the *next* throw. Nothing can predict a fair die, and each batch is new, so the
-# model cannot memorize it. Any mean loss below $\ln 8 = 2.08$ is cheating.
+# model cannot memorize it. Any expected loss below $\ln 8 = 2.08$ is cheating.
 #
 # **Predict.** Exactly how many of the ten boxes end more than 0.03 below this loss?
 
@@ -329,16 +329,9 @@ check("masking_equals_deleting")
 # A module that prefers the middle key passes if you only reverse the keys. One that looks at
 # neighboring keys (arranged in a circle) passes if you only rotate them.
 #
-# **Predict.** A test swaps each pair of neighboring keys, one pair at a time, and no swap changes
-# the outputs. Are the outputs then the same for every order of these keys?
-#
-# <details><summary>Answer</summary>
-#
-# The outputs may differ. For scores $(4, 3, 2, 1)$, a module that computes
-# $\operatorname{relu}(\text{last} - \text{first})$ gives 0 after every such swap, and 3 after a
-# reversal.
-#
-# </details>
+# Swaps of two neighbors, one pair at a time, can also miss a fault. For the scores $(4, 3, 2, 1)$,
+# a module that computes $\operatorname{relu}(\text{last} - \text{first})$ gives 0 after swapping
+# keys 0 and 1, keys 1 and 2, or keys 2 and 3, and 3 after a reversal.
 
 # %%
 from course_lib.attention import keys_permutation_invariant
@@ -449,9 +442,9 @@ assert sum(all(row.values()) for row in table.values()) == 1 + 4
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Three boxes fail. `masking_equals_deleting` catches all three, and your other tests catch one each.
-# Training tells you at best *that* something is wrong. A test tells you *what* is wrong, without
-# training. Four boxes pass in all six columns, and only the other invariants catch them.
+# Three boxes fail. `masking_equals_deleting` catches all three, and your other tests catch one
+# each. Training tells you at best *that* something is wrong. A test tells you *what* is wrong,
+# without training. Four boxes pass in all six columns, and only the other invariants catch them.
 #
 # </details>
 
@@ -484,8 +477,8 @@ check("broken_invariants")
 # | [pytorch/pytorch #41508](https://github.com/pytorch/pytorch/issues/41508) (2020) | In `nn.MultiheadAttention`, a query without an allowed key gets nan. Even if you discard this output, the gradients become nan. |
 #
 # The next cell rebuilds the first three and calls PyTorch's own module for the fourth. `is_causal`
-# changes later positions and returns whether the earlier outputs stay the same. It is the course's
-# version, and you can write your own in section 8.
+# changes later positions and returns whether the earlier outputs stay the same. Until you write
+# your own in section 7, it is the course's version.
 #
 # **Predict.** How many of your three tests does d2l's module fail if the batch has an empty item?
 # (With a length of 0, deleting leaves no keys, so the expected output is 0.)
@@ -548,11 +541,11 @@ assert in_torch.in_proj_weight.grad.isnan().any()
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# d2l's module fails only `masking_equals_deleting`. Even alone, the empty item gets the average of
-# its padding. PyTorch's module also fails `batch_items_independent`, because nan is not equal to
-# anything. These two modules break `empty_rows_zero`, but are correct for all items that are not
-# empty. `is_causal` catches both mask bugs, but it catches our copy of the Keras bug only if you
-# test with dropout. A test is only as good as its inputs.
+# d2l's module fails only `masking_equals_deleting`. Alone, the empty item gets the same average, so
+# `batch_items_independent` passes. PyTorch's module also fails `batch_items_independent`, because
+# nan is not equal to anything. These two modules break `empty_rows_zero`, but are correct for all
+# items that are not empty. `is_causal` catches both mask bugs, but it catches our copy of the Keras
+# bug only if you test with dropout. A test is only as good as its inputs.
 #
 # </details>
 
@@ -669,66 +662,21 @@ assert 2.1 < unseen_loss["counting"] < 2.4 and unseen_loss["your attention"] < 1
 # up names.
 
 # %% [markdown]
-# ## 7. Keep your tests
+# ## 7. Equivariance and causality ★
 #
-# *Who runs the tests when you change the module next month?*
+# *How do you test what a function does with the order of a sequence?*
 
 # %% [markdown]
-# [pytest](https://docs.pytest.org) looks in a file for functions whose names start with `test_` and
-# runs them. `run_tests` writes the tests below to a file in your library `my_attention`, adds
-# imports of your answers (or the course's, if you have not solved an exercise), and starts pytest.
-
-# %% tags=["demo", "nbval-ignore-output"]
-from course_lib.notebook.own_tests import run_tests
-
-tests = """
-import torch
-
-torch.manual_seed(0)
-queries, keys, values = torch.randn(3, 4, 6), torch.randn(3, 5, 6), torch.randn(3, 5, 6)
-valid_lens = torch.tensor([2, 5, 0])  # different lengths, and an empty item
-
-
-def attention():
-    return MultiHeadAttention(6, 2, dropout=0.5).eval()
-
-
-def test_masking_equals_deleting():
-    assert masking_equals_deleting(attention(), queries, keys, values, valid_lens)
-
-
-def test_order_of_keys_does_not_matter():
-    assert keys_permutation_invariant(attention(), queries, keys, values)
-
-
-def test_items_are_independent():
-    assert batch_items_independent(attention(), queries, keys, values, valid_lens)
-
-
-def test_no_position_sees_the_future():
-    assert is_causal(CausalSelfAttention(6, 2).eval(), queries)
-"""
-run_tests(tests)
-
-# %% [markdown]
-# All four tests pass. Without the first `.eval()`, three of them fail, because each call drops
-# different weights. Without the second, none fails, because `CausalSelfAttention` has no dropout.
-
-# %% [markdown]
-# ## 8. Two tests of order ★
+# Without positions, self-attention is permutation equivariant (lesson 06). If you permute its
+# inputs, its outputs move along, whereas a change in the order of the *keys* leaves the outputs of
+# attention as they are. How would you test any function $f$ for equivariance? Ten positions have
+# 3,628,800 permutations. Which few of them make a good test?
 #
-# *How do you test whether a function of a sequence depends on order?*
-
-# %% [markdown]
-# Without positions, self-attention is permutation equivariant (lesson 06): If its inputs are
-# permuted, its outputs are permuted in the same way. How would you test this for any function $f$?
-# Ten positions have 3,628,800 permutations, too many to try. Which make a good test?
-#
-# **By hand.** Is $f$ = "each position minus the next one, in a circle" equivariant? Rotate
-# $(1, 2, 4)$ to $(4, 1, 2)$. The outputs $(-1, -2, 3)$ become $(3, -1, -2)$, rotated as well. Now
-# swap the first two numbers of $(1, 2, 4)$ to get $(2, 1, 4)$. The outputs are $(1, -3, 2)$, not
-# $(-2, -1, 3)$. So a rotation alone proves nothing. A swap of two neighbors and a rotation catch
-# the usual mistakes. A function that passes at one `x` may still fail at another.
+# **By hand.** Let $f$ subtract from each position the next one, in a circle. Is $f$ equivariant?
+# Rotate $(1, 2, 4)$ to $(4, 1, 2)$. The outputs $(-1, -2, 3)$ become $(3, -1, -2)$, rotated as
+# well. Now swap the first two numbers of $(1, 2, 4)$ to get $(2, 1, 4)$. The outputs are $(1, -3,
+# 2)$, not $(-2, -1, 3)$. So a rotation alone proves nothing. A swap of two neighbors and a rotation
+# catch the usual mistakes. A function that passes at one `x` may still fail at another.
 
 # %% [markdown]
 # ### Exercise: `is_permutation_equivariant`
@@ -775,9 +723,56 @@ from course_lib.attention import is_causal
 check("is_causal")
 
 # %% [markdown]
+# ## 8. Keep your tests
+#
+# *Who runs the tests when you change the module next month?*
+
+# %% [markdown]
+# [pytest](https://docs.pytest.org) looks in a file for functions whose names start with `test_` and
+# runs them. `run_tests` writes the tests below to a file in your library `my_attention`, adds
+# imports of your answers (or the course's, if you have not solved an exercise), and starts pytest.
+
+# %% tags=["demo", "nbval-ignore-output"]
+from course_lib.notebook.own_tests import run_tests
+
+tests = """
+import torch
+
+torch.manual_seed(0)
+queries, keys, values = torch.randn(3, 4, 6), torch.randn(3, 5, 6), torch.randn(3, 5, 6)
+valid_lens = torch.tensor([2, 5, 1])  # different lengths
+
+
+def attention():
+    return MultiHeadAttention(6, 2, dropout=0.5).eval()
+
+
+def test_masking_equals_deleting():
+    assert masking_equals_deleting(attention(), queries, keys, values, valid_lens)
+
+
+def test_order_of_keys_does_not_matter():
+    assert keys_permutation_invariant(attention(), queries, keys, values)
+
+
+def test_items_are_independent():
+    assert batch_items_independent(attention(), queries, keys, values, valid_lens)
+
+
+def test_no_position_sees_the_future():
+    assert is_causal(CausalSelfAttention(6, 2).eval(), queries)
+"""
+run_tests(tests)
+
+# %% [markdown]
+# All four tests pass. Without the first `.eval()`, three of them fail, because each call drops
+# different weights. Without the second, none fails, because `CausalSelfAttention` has no dropout.
+
+# %% [markdown]
 # ### All together
 #
-# This check runs your three tests on your `CausalSelfAttention`. Run the checks above first.
+# This check runs the three tests of section 3 on your `CausalSelfAttention`. Pass their checks
+# first.
 
 # %%
 check("07_bug_hunt")

@@ -13,8 +13,8 @@
 # - find out which kernel torch uses.
 #
 # **Time:** {time}. The points count only if your class includes this lesson. **You need:** a stable
-# softmax and masks (lesson 02), scaled dot-product attention (lesson 05), and derivatives of vectors
-# (section 4). Sections 1 and 2 alone take half an hour.
+# softmax and masks (lesson 02), scaled dot-product attention (lesson 05), and vector derivatives
+# for section 4. Sections 1 and 2 alone take half an hour.
 
 # %%
 import math
@@ -92,8 +92,8 @@ assert 3 < peak / (n * n / 256) < 3.4 and 1 < kept / (n * n / 256) < 1.2
 # <details><summary>Answer</summary>
 #
 # At the peak there are three such matrices: the weights, their gradient, and the gradient of the
-# scores. Only the weights are kept for the backward pass. For a word, the weights are a fourteenth
-# as large as the inputs. For a page they are five times as large.
+# scores. Of these three, only the weights are kept for the backward pass. For a word, the weights
+# are a fourteenth as large as the inputs. For a page they are five times as large.
 #
 # </details>
 #
@@ -229,15 +229,16 @@ def draw_tiles(step):
 plotting.interactive(draw_tiles, plays=True, step=range(13), key="tiles")
 
 # %% [markdown]
-# The matrix of scores never exists as a whole. Only one of its 12 tiles is stored at a time. Each
-# key block is loaded once per query block, here three times, so larger blocks mean less traffic.
+# The matrix of scores never exists as a whole. In the figure, only one of its 12 tiles is stored at
+# a time. Each key block is loaded once per query block, here three times, so larger blocks mean
+# less traffic.
 
 # %% [markdown]
 # ### Exercise: `blocked_attention`
 #
 # - **Takes** `queries` `(..., n, d)`, `keys` `(..., m, d)`, `values` `(..., m, v)`; `mask`, None or
-#   broadcastable to `(..., n, m)`, True = may attend; and `block_size`, the number of keys (or
-#   queries) in a block.
+#   broadcastable to `(..., n, m)`, True = may attend; and `block_size`, the number of keys in a
+#   block.
 # - **Returns** `(outputs, logsumexp)`, `(..., n, v)` and `(..., n)`, differentiable with respect to
 #   queries, keys and values.
 # - **Never** holds the scores of all blocks in memory, in one piece or in several. Do not use
@@ -255,8 +256,10 @@ from course_lib.attention import blocked_attention
 check("blocked_attention")
 
 # %% [markdown]
-# **Predict.** A forward pass in blocks of 128 needs less than a third of the memory of plain
-# attention. For the backward pass, does it keep 0.3, 1 or 2.4 times what plain attention keeps?
+# **Predict.** The next cell first compares your blocks with plain attention on three padded
+# numerals. A forward pass in blocks of 128 then needs less than a third of the memory of plain
+# attention. For the backward pass, does it keep about 0.3, 1 or 2.5 times what plain attention
+# keeps?
 
 
 # %% tags=["demo"]
@@ -275,12 +278,13 @@ for text, in_blocks, at_once in zip(numerals, ours[:, 0, 0], theirs[:, 0, 0], st
     print(f"{text:15}in blocks {in_blocks:6.3f}, at once {at_once:6.3f}")
 assert torch.allclose(ours, theirs, atol=1e-5)
 
-page = {}
+kept = {}
 for name, way in {"plain": plain, "blocked": blocked}.items():
     _, forward = kibibytes(way, *draw(1024))
-    kept, peak = page[name] = kibibytes(way, *draw(1024), train=True)
-    print(f"{name:8} forward {forward:7,.0f} KiB;  training: kept {kept:6,.0f}, peak {peak:6,.0f}")
-assert 2.3 < page["blocked"][0] / page["plain"][0] < 2.5
+    kept[name], peak = kibibytes(way, *draw(1024), train=True)
+    print(f"{name:8} forward {forward:7,.0f} KiB", end=";  ")
+    print(f"training: kept {kept[name]:6,.0f}, peak {peak:6,.0f}")
+assert 2.3 < kept["blocked"] / kept["plain"] < 2.5
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -296,18 +300,24 @@ assert 2.3 < page["blocked"][0] / page["plain"][0] < 2.5
 # *What does `loss.backward()` compute in attention?*
 
 # %% [markdown]
+# Autograd keeps too much, so you write the backward pass yourself, first with all weights in
+# memory, and in section 5 without them. In this section, $\mathcal{L}$ is the loss, and $O$ is the
+# output after the division by $t$.
+
+# %% [markdown]
 # ### The softmax alone
 #
-# Take one row with scores $s$, weights $w$, and the gradient $g_j = \partial L / \partial w_j$ of
-# each weight. If $s_k$ rises, $w_k$ rises and all others fall:
-# $\partial w_j / \partial s_k = w_j (\delta_{jk} - w_k)$. The chain rule sums over $j$:
+# Take one row with scores $s$, weights $w$, and the gradient $g_j = \partial \mathcal{L} / \partial
+# w_j$ of each weight. If $s_k$ rises, $w_k$ rises and all others fall: $\partial w_j / \partial s_k
+# = w_j (\delta_{jk} - w_k)$, where $\delta_{jk}$ is 1 if $j = k$ and 0 otherwise. The chain rule
+# sums over $j$:
 #
-# $$\frac{\partial L}{\partial s_k} = \sum_j g_j \frac{\partial w_j}{\partial s_k} = w_k \Bigl(g_k - \sum_j g_j w_j\Bigr).$$
+# $$\frac{\partial \mathcal{L}}{\partial s_k} = \sum_j g_j \frac{\partial w_j}{\partial s_k} = w_k \Bigl(g_k - \sum_j g_j w_j\Bigr).$$
 #
-# This is a *vector-Jacobian product*, a row vector times an `(m, m)` matrix that is never computed.
+# This is a *vector-Jacobian product*, a row vector times an `(m, m)` matrix that you never need.
 #
 # **By hand.** Take $w = (1/2, 1/4, 1/4)$ and $g = (0, 4, 8)$. The mean of $g$ under $w$ is
-# $0 + 1 + 2 = 3$, so $\partial L/\partial s = (-3/2, 1/4, 5/4)$.
+# $0 + 1 + 2 = 3$, so $\partial \mathcal{L}/\partial s = (-3/2, 1/4, 5/4)$.
 #
 # The next cell compares autograd with $g$ times the matrix, twice. The second time, it adds 10 to
 # every entry of $g$.
@@ -331,14 +341,14 @@ for g in (torch.tensor([0.0, 4.0, 8.0]), torch.tensor([10.0, 14.0, 18.0])):
 # %% [markdown]
 # ### All of attention
 #
-# Let $G = \partial L / \partial O$, of shape `(n, v)`. If $G$ is the gradient of a product $AB$,
-# then $A$ gets the gradient $GB^\top$ and $B$ gets $A^\top G$. Attention is two products, $O = WV$
-# and $S = QK^\top/\sqrt{d}$, with a softmax of each row in between. Go back through the three
-# steps.
+# Let $G = \partial \mathcal{L} / \partial O$, of shape `(n, v)`. If $G$ is the gradient of a
+# product $AB$, then $A$ gets the gradient $GB^\top$ and $B$ gets $A^\top G$. Attention is two
+# products, $O = WV$ and $S = QK^\top/\sqrt{d}$, with a softmax of each row in between. Go back
+# through the three steps.
 #
 # **By hand.** Take one query, two keys with $w = (1/2, 1/2)$, the values $1$ and $3$, and $G = 1$.
-# Then $\partial L / \partial W = (1, 3)$ with mean 2, and
-# $\partial L / \partial S = (1/2 \cdot (1 - 2),\; 1/2 \cdot (3 - 2)) = (-1/2, 1/2)$.
+# Then $\partial \mathcal{L} / \partial W = (1, 3)$ with mean 2, and
+# $\partial \mathcal{L} / \partial S = (1/2 \cdot (1 - 2),\; 1/2 \cdot (3 - 2)) = (-1/2, 1/2)$.
 
 # %% [markdown]
 # ### Exercise: `attention_backward`
@@ -349,7 +359,8 @@ for g in (torch.tensor([0.0, 4.0, 8.0]), torch.tensor([10.0, 14.0, 18.0])):
 #   overflow.
 #
 # **Worked example.** With the query `[0, 0, 0, 2]`, the keys `[1, 0, 0, 0]` and `[3, 0, 0, 0]`, the
-# values 1 and 3 and $G = 1$, the scores are 0 and $\partial L / \partial S = (-1/2, 1/2)$ as above.
+# values 1 and 3 and $G = 1$, the scores are 0 and
+# $\partial \mathcal{L} / \partial S = (-1/2, 1/2)$ as above.
 # In the first feature, the query's gradient is $(-1/2 \cdot 1 + 1/2 \cdot 3)/2 = 0.5$. In the last,
 # the keys' gradients are $-0.5$ and $0.5$.
 
@@ -385,9 +396,10 @@ for name, mine, theirs in zip(("queries", "keys", "values"), by_hand, expected, 
 # *If a query moves a little, how far does the output move?*
 
 # %% [markdown]
-# Take one query, and values that are equal to the keys, so that $o(q) = \sum_j w_j k_j$. A small
-# step $dq$ changes the scores by $ds_j = k_j \cdot dq / \sqrt{d}$ and the weights by
-# $dw_j = w_j \bigl(ds_j - \sum_i w_i\, ds_i\bigr)$. Together,
+# This section returns to the saturation of lesson 05, and nothing below uses it. Take one query,
+# and values that are equal to the keys, so that $o(q) = \sum_j w_j k_j$. A small step $dq$ changes
+# the scores by $ds_j = k_j \cdot dq / \sqrt{d}$ and the weights by $dw_j = w_j \bigl(ds_j - \sum_i
+# w_i\, ds_i\bigr)$. Together,
 #
 # $$\frac{\partial o}{\partial q} = \frac{1}{\sqrt{d}} \sum_j w_j (k_j - o)(k_j - o)^\top = \frac{\operatorname{Cov}_w(k)}{\sqrt{d}}, \qquad \text{shape } (d, d).$$
 #
@@ -406,8 +418,8 @@ for name, mine, theirs in zip(("queries", "keys", "values"), by_hand, expected, 
 # - **Returns** the Jacobian `(d, d)` of attention whose values are the keys. Entry $(a, b)$ is
 #   $\partial o_a / \partial q_b$, with fixed keys.
 #
-# You may use the formula or `torch.autograd.functional.jacobian`. Finite differences are not precise
-# enough in float32. Large scores must not overflow.
+# You may use the formula or `torch.autograd.functional.jacobian`. Finite differences are not
+# precise enough in float32. Large scores must not overflow.
 #
 # **Worked example.** For `query = [0., 0., 0., 0.]` and the keys `[1, 0, 0, 0]` and `[3, 0, 0, 0]`,
 # the variance of the first feature is 1. Entry (0, 0) is $1/\sqrt{4} = 0.5$, and all others are 0.
@@ -430,12 +442,12 @@ ratios = {name: [] for name in names}
 for d in sizes:
     generator = torch.Generator().manual_seed(100 + d)
     found = torch.zeros(61, 2)
-    for two in found:
+    for pair in found:
         query, keys = torch.randn(d, generator=generator), torch.randn(10, d, generator=generator)
         even = jacobian_wrt_query(0 * query, keys).norm()
         for column, factor in enumerate((1.0, math.sqrt(d))):
             # sqrt(d) * q gives the weights of unscaled attention; 1/sqrt(d) cancels in the ratio
-            two[column] = jacobian_wrt_query(factor * query, keys).norm() / even
+            pair[column] = jacobian_wrt_query(factor * query, keys).norm() / even
     for name, median in zip(names, found.median(dim=0).values.tolist(), strict=True):
         ratios[name].append(median)
 label = "gradient norm, as a ratio"
@@ -458,11 +470,11 @@ assert min(ratios["softmax(q·k/√d)"]) > 0.6
 # FlashAttention-2 (Dao, 2023) keeps only $L = c + \ln t$, because $e^{s_j - L}$ is the weight. For
 # the scores $1, 0, 2$, you have $L = 2.4076$, and the weights are $(0.2447, 0.0900, 0.6652)$.
 #
-# The gradient of the scores (section 4) needs one more number for each row. Let $G$ be the gradient
-# of the outputs, and $dW_{ij} = G_i \cdot v_j$. The extra number is the average
-# $D_i = \sum_j W_{ij}\, dW_{ij}$ over *all* keys, and even the first block needs it.
+# The backward pass also goes block by block, but the gradient of the scores subtracts a mean over
+# the whole row. In the notation of section 4, with $dW_{ij} = G_i \cdot v_j$ for the gradient of a
+# weight, this mean is $D_i = \sum_j W_{ij}\, dW_{ij}$, over *all* keys, which no single block has.
 #
-# In the example with $G = 1$, the average is $D = 0.2447 \cdot 1$ $+\, 0.0900 \cdot 3$
+# With the values $1, 3, 5$ and $G = 1$, the mean is $D = 0.2447 \cdot 1$ $+\, 0.0900 \cdot 3$
 # $+\, 0.6652 \cdot 5$ $\approx 3.8410$. Where have you seen this number?
 #
 # <details><summary>A nudge</summary>
@@ -512,7 +524,7 @@ assert x.grad == 120 and abs(nearby - 120) < 0.1
 # - **`forward`** returns only the outputs. You can call `blocked_attention`.
 # - **`backward`** returns gradients for `queries`, `keys` and `values`, and None for the other two.
 #   A query with no allowed key contributes zeros.
-# - **Neither pass** creates a tensor that has both an $n$ and an $m$ axis. Otherwise you earn at
+# - **Neither pass** creates a tensor that has both an $n$ and an $m$ axis. If one does, you earn at
 #   most a third of the points. Do not use `F.scaled_dot_product_attention`.
 #
 # **Worked example.** With the inputs of the worked example of `blocked_attention` and $G = 1$, the
@@ -675,7 +687,7 @@ assert 10 < kept["window, a mask"] / kept["(B, h, n, d)"] < 12
 # *Where do models put the weights of a long text?*
 #
 # The next cell runs your blocks and the fused kernel on 32,768 positions. It also computes the last
-# row with plain attention, which needs the weights of one query only.
+# row with plain attention, from the weights of one query.
 #
 # **Predict.** The full matrix of attention weights of a single head would take 4 GiB. Your blocks
 # of 128 keys take 81 MiB at the peak. Does the fused kernel take about 1, 8 or 40 MiB?
@@ -715,7 +727,7 @@ check("08_memory_and_speed")
 # Three colleagues tell you what they found. For each, say in two or three sentences whether the
 # conclusion holds, and give a reason with a number or a measurement from this lesson.
 #
-# 1. "Fused attention is faster because it does less arithmetic."
+# 1. "Recomputing attention is faster because it does less arithmetic."
 # 2. "I rewrote our attention in blocks of 128 keys. The peak of a forward pass is ten times lower,
 #    so we can now train on ten times as many positions."
 # 3. "Each position of our model attends only to the 64 before it. We pass this window as a mask,
@@ -727,10 +739,9 @@ check("08_memory_and_speed")
 # ### BEGIN SOLUTION
 # Three points, one for each colleague; half points are possible.
 #
-# 1. **Wrong reason.** The fused kernel does the same two products forward, and one more backward.
-#    It saves memory, because no matrix of scores is moved or newly allocated. Recomputing does a
-#    sixth more arithmetic than plain attention, and at 4,096 it was faster by a seventh in the
-#    recorded run. Half a point without a number.
+# 1. **Wrong reason.** Recomputing does a sixth more arithmetic than plain attention. In the recorded
+#    run, it was faster by a seventh at 4,096 positions, but slower at 1,024 and 2,048. It saves
+#    memory, because no matrix of scores is moved or newly allocated. Half a point without a number.
 # 2. **Does not follow.** Autograd keeps the weights of every block. Section 3 measured that blocks
 #    keep more than plain attention does. The conclusion would hold with a backward pass that
 #    recomputes. Half a point for "training needs more memory" without saying what is kept.
@@ -744,8 +755,8 @@ check("08_memory_and_speed")
 #
 # A softmax needs a maximum and a sum for each row, and you can update both while the scores arrive
 # in blocks. A backward pass of your own computes the weights again from the log-sum-exp, so memory
-# grows with $n + m$. Whether recomputing is also faster depends on the machine, so measure, and
-# find out which kernel torch uses.
+# grows with $n + m$. Whether recomputing is also faster depends on the length and the machine, so
+# measure, and find out which kernel torch uses.
 
 # %% [markdown]
 # ## References

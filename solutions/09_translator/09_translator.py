@@ -720,6 +720,9 @@ assert shares["no norms", 0.02] < shares["whole", 0.02] - 0.2
 # | memory for each word while generating | none | its key and value |
 #
 # A *GRU*, a recurrent network, gets the same width and batches as your translator.
+#
+# **Predict.** After the same 400 steps, is the GRU's share of correct numerals about as high as your
+# translator's, about two thirds of it, or less than half?
 
 # %% tags=["demo", "nbval-skip"]
 shares = {"attention, 400 steps": share}
@@ -731,12 +734,18 @@ for num_steps in (400, 1600):
     shares[name] = share_correct(recurrent, numerals)
 for name, correct in shares.items():
     print(f"{name:21s} {correct:.1%} correct")
-assert shares["GRU, 400 steps"] < 0.7 < 0.9 < min(share, shares["GRU, 1600 steps"])
+assert shares["GRU, 400 steps"] < 0.5 * share and min(share, shares["GRU, 1600 steps"]) > 0.9
 
 # %% [markdown]
-# After the same number of steps, the GRU is far behind. (We did not tune its learning rate.) With
-# four times as many steps, it catches up in our run. (With two other seeds, it got 70% and 94%.) So
-# 32 numbers can hold a numeral of thirty letters. They cannot hold a page of text. For long
+# <details><summary>Answer</summary>
+#
+# It is less than half. In our run, the GRU gets 35% right, and with four other seeds, it gets 13% to
+# 31%. (We did not tune its learning rate.) With four times as many steps, it catches up in our run.
+# (With two other seeds, it got 70% and 94%.)
+#
+# </details>
+#
+# So 32 numbers can hold a numeral of thirty letters. They cannot hold a page of text. For long
 # sequences on a GPU, the number of sequential steps, the first row of the table, decides how long a
 # training step takes.
 

@@ -86,6 +86,17 @@ def test_the_median_figure_is_drawn_in_a_fifth_of_a_second_of_cpu_time():
 
 
 @pytest.mark.parametrize("name", DRAWN)
+def test_words_of_all_figures_are_about_as_large_as_those_of_a_page(name):
+    svg, _ = drawn(name)
+    shown, width = (
+        float(re.search(r'width="(\d+)"', svg)[1]),
+        float(svg.partition('viewBox="0 0 ')[2].split()[0]),
+    )
+    largest = max(map(float, re.findall(r'font(?:-size)?(?:: |=")([\d.]+)', svg)))
+    assert 11 <= largest * shown / width <= 21
+
+
+@pytest.mark.parametrize("name", DRAWN)
 def test_words_are_nine_pixels_high_where_a_page_is_300_pixels_wide(name):
     svg, _ = drawn(name)
     smallest = min(map(float, re.findall(r'font(?:-size)?(?:: |=")([\d.]+)', svg)))

@@ -50,7 +50,7 @@ h2 { font-size: 1.2rem; margin: 0.5em 0; }
 p { max-width: 52em; }
 figcaption { font-size: 14px; max-width: 50em; }
 @media (min-width: 1200px) {
-  main { display: grid; grid-template-columns: minmax(0, 1fr) 602px; gap: 0 48px; }
+  main { display: grid; grid-template-columns: minmax(0, 1fr) 560px; gap: 0 48px; }
   main > :not(section) { grid-column: 1 / -1; margin: 0.5em 0; }
 }
 </style>

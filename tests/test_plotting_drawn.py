@@ -16,9 +16,13 @@ STEPS = np.arange(50, 1001, 50)
 LOSSES = {"no part": 2.7, "+ self-attention": 2.5, "+ cross-attention": 0.33, "+ encoder": 0.06,
           "+ feed-forward": 0.01}  # fmt: skip
 LINES = {name: last + np.exp(-STEPS / 250) for name, last in LOSSES.items()}
+PEAKS = {f"query {peak}": 15.999 - np.abs(np.arange(50) - peak) / 5 for peak in (20, 35)}
 MAPS = dict.fromkeys(("added", "rotated"), 9 + np.eye(8))
 CROWDED = {
     "lines that end together": lambda: plotting.lines(STEPS, LINES, x_label="x", y_label="y"),
+    "two peaks": lambda: plotting.lines(
+        range(50), PEAKS, x_label="key", y_label="score", mark=dict.fromkeys(PEAKS, max)
+    ),
     "maps of full height": lambda: plotting.heatmap_grid(
         MAPS, columns=2, quantity="score", limits=(4, 9)
     ),

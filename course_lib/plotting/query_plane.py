@@ -4,7 +4,7 @@ The given function, which may be the reader's own, computes the weights for ever
 and every scale when the figure is made. The page only looks them up.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -113,9 +113,8 @@ def query_plane(
         for name, product, weight in zip(labels, products, now, strict=True)
     ]
     table = Table(["key", "dot product with the query", "weight"], rows)
-    plane = _plane(points, carried, (labels, value_names), at, now, regions[first])
     beside = _small_planes(factors, regions) if several else ""
-    picture = drawing(plane + beside, WIDTH if several else 370, SIDE + 24)
+    picture = drawing(_plane(data, at, now) + beside, WIDTH if several else 370, SIDE + 24)
     live = Live("query_plane", data, ("network", "attention", "live"))
     return Plot(picture, alt, table, live=live)
 
@@ -148,17 +147,11 @@ def _regions(weights: np.ndarray, keys: np.ndarray) -> str:
     return source_of(picture[::-1])  # the largest y on top
 
 
-def _plane(
-    keys: np.ndarray,
-    values: np.ndarray,
-    both_names: tuple[Sequence[str], Sequence[str]],
-    query: np.ndarray,
-    weights: np.ndarray,
-    regions: str,
-) -> str:
+def _plane(data: Mapping[str, Any], query: np.ndarray, weights: np.ndarray) -> str:
     """Draw the plane with its arrows, the weights, and what the colors mean."""
     middle = SIDE / 2
-    names, value_names = both_names
+    keys, values = np.array(data["keys"]), np.array(data["values"])
+    regions = data["regions"][data["scale"]]
 
     def place(point: np.ndarray) -> tuple[float, float]:
         x, y = point * (middle - 16) / REACH
@@ -167,14 +160,14 @@ def _plane(
     faint: dict[str, Any] = {"stroke": "currentColor", "stroke_opacity": 0.25}
     parts = [element("image", href=regions, x=16, y=16, width=SIDE - 32, height=SIDE - 32)]
     parts.append(element("path", d=f"M0 {middle}H{SIDE}M{middle} 0V{SIDE}", **faint))
-    for key, name, weight in zip(keys, names, weights, strict=True):
+    for key, name, weight in zip(keys, data["names"], weights, strict=True):
         parts.append(arrow([(middle, middle), place(key)], 2, KEY))
         x, y = place(key * (1 + BEYOND / max(float(np.hypot(*key)), 0.3)))
         words = f"{name} {weight:.2f}"
         half = 4 * len(words)  # of its width
         x = max(x + np.copysign(half / 2, key[0]), half)
         parts.append(text(words, float(x), y, 13, font_weight=600))
-    for value, weight, name in zip(values, weights, value_names, strict=True):
+    for value, weight, name in zip(values, weights, data["value_names"], strict=True):
         x, y = place(value)
         parts.append(element("circle", cx=x, cy=y, r=4 + 9 * weight, fill=VALUE, opacity=0.7))
         beside = x - 22 if x > SIDE - 50 else x + 22

@@ -119,8 +119,7 @@ def draw_values(
     hatched = blocked | ~np.isfinite(values)
     colors = of_values(np.where(hatched, np.nan, values), limits)
     draw_cells(axes, colors, hatched)
-    digits = 1 if max(map(abs, limits)) >= 10 else 2
-    written = [f"{v:.{digits}f}" if np.isfinite(v) else str(v) for v in values.flat]
+    written = [f"{value:.2f}" if np.isfinite(value) else str(value) for value in values.flat]
     words = np.where(blocked & (values == 0), "", np.array(written).reshape(values.shape))
     write_cells(axes, words, hatched)
 

@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 from pages import contrast, elements
 
 from course_lib import plotting
+from course_lib.attention import causal_mask
 from course_lib.plotting import captions, colors, display
 from course_lib.plotting.words import curve_sentence
 
@@ -123,6 +124,10 @@ HALF = torch.full((2, 2), 0.5, dtype=torch.bfloat16, requires_grad=True)
         (lambda: plotting.heatmap(WEIGHTS, mask=ONE), "key 2 of query 1 is masked"),
         (lambda: plotting.mask_gallery({"": ONE}), "query 1 may attend to keys 0-1, 3-4"),
         (
+            lambda: plotting.mask_gallery({"new": causal_mask(2, 5)}, first={"new": 3}),
+            "query 3 may attend to keys 0-3; query 4 may attend to every key",
+        ),
+        (
             lambda: plotting.heatmap([[0.4, 0.4, 0.2], [0.5, 0.3, 0.2]]),
             "query 0 weighs keys 0-1 alike, 0.40 each; query 1 puts 0.50 on key 0",
         ),
@@ -191,6 +196,16 @@ def test_masked_cells_are_hatched_and_axes_are_named():
     assert all(patch.get_hatch() for patch in axes.patches)
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("keys", "queries")
     assert bar.get_ylabel() == "attention weight"
+
+
+def test_queries_are_numbered_by_their_positions_and_all_cells_of_a_gallery_are_alike():
+    masks = {"all": causal_mask(5), "newest": causal_mask(2, 5), "cross": torch.ones(2, 8).bool()}
+    figure = plotting.mask_gallery(masks, first={"newest": 3}).figure
+    shown = [[tick.get_text() for tick in axes.get_yticklabels()] for axes in figure.axes]
+    assert shown == [["0", "1", "2", "3", "4"], ["3", "4"], ["0", "1"]]
+    figure.draw_without_rendering()
+    wide = [axes.bbox.width / len(axes.get_xticks()) for axes in figure.axes]
+    assert max(wide) < 1.2 * min(wide)
 
 
 def test_gallery_ticks_exactly_the_allowed_cells_and_bars_carry_their_names():

@@ -92,6 +92,31 @@ def test_a_strip_is_low_and_lights_its_parts_with_their_shapes(part):
     assert f"This section is about {boxes[-1]}. Shapes: {boxes[0]} (2, 3);" in lit.alt
 
 
+@pytest.mark.parametrize(
+    ("part", "passes"),
+    [
+        ("block", [("inputs", "add"), ("add", "add")]),
+        ("encoder_decoder", [("feed-", "cross-")]),  # first lines of words
+    ],
+)
+def test_a_strip_shows_what_passes_over_its_parts(part, passes):
+    plot = plotting.diagram_strip(part)
+    found = []
+    for line in elements(plot.svg, "polyline"):
+        points = [tuple(map(float, point.split(","))) for point in line.get("points").split()]
+        if len(points) > 2:
+            ends = [
+                words.text
+                for x in (points[0][0], points[-1][0])
+                for outline, words in boxes_of(plot, "box")
+                if rectangle(outline)[0] < x < rectangle(outline)[2]
+            ]
+            found.append(tuple(ends))
+            assert points[1][1] == points[2][1] < min(y for _, y in (points[0], points[-1]))
+    assert found == passes
+    assert "Above the row: " in plot.alt
+
+
 @pytest.mark.parametrize("part", WORDS)
 def test_a_strip_prints_the_shapes_of_a_part_beneath_it_and_equal_ones_once(part):
     for words, boxes in ROWS[part].items():

@@ -16,9 +16,13 @@ STEPS = np.arange(50, 1001, 50)
 LOSSES = {"no part": 2.7, "+ self-attention": 2.5, "+ cross-attention": 0.33, "+ encoder": 0.06,
           "+ feed-forward": 0.01}  # fmt: skip
 LINES = {name: last + np.exp(-STEPS / 250) for name, last in LOSSES.items()}
+PEAKS = {f"query {peak}": 15.999 - np.abs(np.arange(50) - peak) / 5 for peak in (20, 35)}
 MAPS = dict.fromkeys(("added", "rotated"), 9 + np.eye(8))
 CROWDED = {
     "lines that end together": lambda: plotting.lines(STEPS, LINES, x_label="x", y_label="y"),
+    "two peaks": lambda: plotting.lines(
+        range(50), PEAKS, x_label="key", y_label="score", mark=dict.fromkeys(PEAKS, max)
+    ),
     "maps of full height": lambda: plotting.heatmap_grid(
         MAPS, columns=2, quantity="score", limits=(4, 9)
     ),
@@ -83,6 +87,17 @@ def test_the_median_figure_is_drawn_in_a_fifth_of_a_second_of_cpu_time():
         min(drawn(name)[1], drawn.__wrapped__(name)[1]) for name in DRAWN
     ]  # the quieter of two
     assert statistics.median(spent) < 0.2
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_words_of_all_figures_are_about_as_large_as_those_of_a_page(name):
+    svg, _ = drawn(name)
+    shown, width = (
+        float(re.search(r'width="(\d+)"', svg)[1]),
+        float(svg.partition('viewBox="0 0 ')[2].split()[0]),
+    )
+    largest = max(map(float, re.findall(r'font(?:-size)?(?:: |=")([\d.]+)', svg)))
+    assert 11 <= largest * shown / width <= 21
 
 
 @pytest.mark.parametrize("name", DRAWN)

@@ -146,6 +146,21 @@ def test_regions_show_which_key_wins_and_sharpen_as_the_scale_grows():
     assert all(len(shade) == 1 for shade in shades) and len(set.union(*shades)) == 3
 
 
+def test_the_still_plane_shows_how_the_regions_sharpen():
+    plot = plotting.query_plane(PLANE, scales=[0, 0.5, 1, 2, 8], scale=1)
+    pictures = re.findall(r'<image href="([^"]*)"', plot.svg)
+    large, *small = [plot.live.data["regions"].index(source) for source in pictures]
+    words = words_of(plot)
+    factors = [
+        float(word.removeprefix("scores × ")) for word in words if word and "scores ×" in word
+    ]
+    assert large == 2 and [plot.live.data["scales"][i] for i in small] == factors
+    assert len(small) == 4 and factors[0] == 0 and factors[-1] == 8
+    shares = [int(share) for share in re.findall(r"(\d+)%", plot.alt)]
+    assert shares == sorted(shares) and shares[0] == 0 and shares[-1] > 70
+    assert plot.alt.endswith("if the scores are multiplied by 0, 0.5, 1, 2 and 8.")
+
+
 # --- lesson 02: the clickable mask ---------------------------------------------------------
 
 ROWS = torch.tensor([[2.0, 1.0, 0.0], [0.0, -1.0, 3.0]])
@@ -229,7 +244,11 @@ def test_one_tile_exists_at_a_time_and_fast_memory_holds_what_it_needs(step):
     i, j = divmod(step, 3)
     words = words_of(plot)
     assert words.count("now") == 1 and words.count("done") == step
-    after = words[words.index("fast memory") :]
+    slow, fast = words.index("slow memory"), words.index("fast memory, on the chip")
+    assert {"Q0", "Q1", "K0", "K1", "K2", "O0", "O1"} < set(words) and slow < fast
+    read = f"Q{i}, K{j}, V{j}" if j == 0 else f"K{j}, V{j}"  # the queries stay on the chip
+    assert f"reads {read}" in words and (f"writes O{i}" in words) == (j == 2)
+    after = words[fast:]
     assert {f"Q{i}", f"K{j}", f"V{j}", f"S{i}{j}", f"O{i}"} <= set(after)
     assert f"Tile {step + 1} of 6: fast memory holds Q{i}, K{j}, V{j}" in plot.alt
     assert ("Then the outputs of this block are written" in plot.alt) == (j == 2)

@@ -29,6 +29,7 @@ LETTERS = string.ascii_uppercase  # the induction model's tokens: A is 0
 ZERO = 2048  # the code of a weight of 0 in a page, as in network.js
 _USES = ("network", "attention", "live")  # scripts whose functions the two models' scripts call
 
+_TITLE = "Each word finds its letters"
 _CAPTION = (
     "With attention, the model gives every letter a weight for each word it writes, and these "
     "weights add up to 1. Arcs cross where German and English order the parts of a number "
@@ -50,7 +51,7 @@ h2 { font-size: 1.2rem; margin: 0.5em 0; }
 p { max-width: 52em; }
 figcaption { font-size: 14px; max-width: 50em; }
 @media (min-width: 1200px) {
-  main { display: grid; grid-template-columns: minmax(0, 1fr) 602px; gap: 0 48px; }
+  main { display: grid; grid-template-columns: minmax(0, 1fr) 560px; gap: 0 48px; }
   main > :not(section) { grid-column: 1 / -1; margin: 0.5em 0; }
 }
 </style>
@@ -199,7 +200,8 @@ def save_translator(
             f"{training.num_steps} steps. Run the cell that trains the model again."
         )
     packed = {"": _packed(_as_in_torch(model))}
-    still = replace(training.frames[-1], live=_live(packed, training.source), caption=_CAPTION)
+    live = _live(packed, training.source)
+    still = replace(training.frames[-1], live=live, caption=_CAPTION, title=_TITLE)
     page = Template(_PAGE).substitute(
         count=f"{sum(parameter.numel() for parameter in model.parameters()):,}",
         translator=plotting.figure_html(still),

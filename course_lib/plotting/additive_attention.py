@@ -3,9 +3,8 @@
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 
-from course_lib.plotting.axes import color_bar
+from course_lib.plotting.axes import clean, color_bar
 from course_lib.plotting.display import PANELS, new_figure
 from course_lib.plotting.figures import Plot
 from course_lib.plotting.heatmaps import draw_values, map_table
@@ -27,30 +26,26 @@ def feature_cube(projected_queries: Any, projected_keys: Any, w_v: Any) -> Plot:
         as_array(data).astype(float) for data in (projected_queries, projected_keys, w_v)
     )
     cube = np.tanh(queries[:, None, :] + keys[None, :, :])  # (num_queries, num_keys, num_hiddens)
-    panels = len(weights) + 1
-    height = 1.7 + (5.2 / panels) * len(queries) / len(keys)
-    figure = new_figure(PANELS, height)
-    grid = np.atleast_1d(figure.subplots(1, panels))
-    for feature, axes in enumerate(grid[:-1]):
-        _slice(axes, cube[:, :, feature], (-1.0, 1.0))
-        axes.set_title(f"feature {feature}", fontsize=9)
-        axes.set_xticks(range(len(keys)), _signed(keys[:, feature]))
-        axes.set_yticks(range(len(queries)), _signed(queries[:, feature]))
-    grid[0].set_ylabel("projected queries")
-    wide = {"orientation": "horizontal", "shrink": 0.4, "pad": 0.06, "aspect": 40}
-    label = "value of a feature"
-    color_bar(figure, list(grid), (-1.0, 1.0), label, **wide)
     scores = cube @ weights
-    bound = float(np.abs(weights).sum()) or 1.0
-    _slice(grid[-1], scores, (-bound, bound))
     formula = " ".join(f"{weight:+g}·f{i}" for i, weight in enumerate(weights))
-    grid[-1].set_title(f"scores = {formula}", fontsize=9)
-    grid[-1].set_xlabel("keys")
-    for axes in grid[:-1]:
-        axes.set_xlabel("projected keys")
+    panels = {f"feature {i}": cube[:, :, i] for i in range(len(weights))}
+    panels[f"scores = {formula}"] = scores
+    bound = float(np.abs(weights).sum()) or 1.0
+    figure = new_figure(PANELS, 1.4 + (4.6 / len(panels)) * len(queries) / len(keys))
+    grid = np.atleast_1d(figure.subplots(1, len(panels)))
     nothing = np.zeros(scores.shape, dtype=bool)
-    table = {f"feature {i}": (cube[:, :, i], nothing) for i in range(len(weights))}
-    table["scores"] = (scores, nothing)
+    for i, (axes, (name, values)) in enumerate(zip(grid, panels.items(), strict=True)):
+        is_last = i == len(weights)
+        draw_values(axes, values, nothing, (-bound, bound) if is_last else (-1.0, 1.0))
+        axes.set_title(name, fontsize=9)
+        axes.set_xlabel("keys" if is_last else "projected keys")
+        axes.set_xticks(range(len(keys)), None if is_last else _signed(keys[:, i]))
+        axes.set_yticks(range(len(queries)), None if is_last else _signed(queries[:, i]))
+        clean(axes)
+    grid[0].set_ylabel("projected queries", fontsize=9)
+    wide = {"orientation": "horizontal", "shrink": 0.4, "pad": 0.06, "aspect": 40}
+    color_bar(figure, list(grid), (-1.0, 1.0), "value of a feature", **wide)
+    table = map_table({name: (values, nothing) for name, values in panels.items()})
     n, m, num_hiddens = cube.shape
     parts = [
         f"Features of {n} queries and {m} keys in {counted(num_hiddens, 'slice', 'slices')}, "
@@ -65,15 +60,8 @@ def feature_cube(projected_queries: Any, projected_keys: Any, w_v: Any) -> Plot:
         )
     best = [f"query {i} key {int(np.argmax(row))}" for i, row in enumerate(scores)]
     parts.append("scores, the weighted sum of the slices, are largest for " + ", ".join(best))
-    return Plot(figure, "; ".join(parts) + ".", map_table(table))
-
-
-def _slice(axes: Axes, values: np.ndarray, limits: tuple[float, float]) -> None:
-    draw_values(axes, values, np.zeros(values.shape, dtype=bool), limits)
-    axes.set_xticks(range(values.shape[1]))
-    axes.set_yticks(range(values.shape[0]))
-    axes.tick_params(labelsize=8)
+    return Plot(figure, "; ".join(parts) + ".", table)
 
 
 def _signed(numbers: np.ndarray) -> list[str]:
-    return [f"{round(value, 1) + 0.0:+.1f}" for value in numbers]
+    return [f"{round(value, 1) + 0.0:+g}" for value in numbers]

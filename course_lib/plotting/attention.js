@@ -12,7 +12,8 @@ const [SMALLEST_BOX, LARGEST_BOX] = [19, 34];
 const GLIDE = 250; // milliseconds
 const SHOWN_FROM = 0.005; // a smaller weight is written as 0.00, and is not written
 const HATCHED = "repeating-linear-gradient(-45deg, transparent 0 4px, var(--masked) 4px 5px)";
-const HELP = "Point at a word, touch it, or use Tab and the arrow keys to see its weights.";
+const TOUCHED = matchMedia("(hover: none)").matches; // such a device seldom has a keyboard
+const HELP = `${TOUCHED ? "Touch a word" : "Point at a word, or use Tab and the arrow keys,"} to see its weights.`;
 const STYLE = `
 ~ { font-size: 14px; line-height: 1.3; max-width: 1000px; }
 ~ svg { display: block; overflow: visible; font-family: inherit; }
@@ -59,7 +60,7 @@ const STYLE = `
 ~ .struck .word { text-decoration: line-through; }
 ~ .blank { border-bottom: 1px dashed currentColor; cursor: default; }
 ~ .blank .word { visibility: hidden; }
-~ .all.dim { opacity: 0.12; }
+~ .all.dim { opacity: 0.4; }
 ~ .scrolls { overflow-x: auto; }
 ~ .map { max-width: 100%; height: auto; }
 ~ .map text { fill: currentColor; }

@@ -122,7 +122,7 @@ def _picture(shown: Attention, most: float, names: tuple[str, str]) -> str:
     if with_maps:
         maps, bottom = _small_maps(shown, bottom + 6, width)
         parts.append(maps)
-    return drawing("".join(parts), width, bottom + 4, width if most > PHONE else 1.5 * width)
+    return drawing("".join(parts), width, bottom + 4, width if most > PHONE else 1.2 * width)
 
 
 class _Places(NamedTuple):

@@ -37,8 +37,10 @@ def style(position: int) -> dict[str, Any]:
 
 
 def clean(axes: Axes, *, grid: bool = False) -> None:
-    """Shrink tick labels, hide the frame at the top and right, and optionally add a grid."""
+    """Shrink labels, hide the frame at the top and right, and optionally add a grid."""
     axes.tick_params(labelsize=9)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.label.set_fontsize(9)
     axes.spines[["top", "right"]].set_visible(False)
     if grid:
         axes.grid(color=FAINT, linewidth=0.6)

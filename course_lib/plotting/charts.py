@@ -97,14 +97,8 @@ def lines(
     figure = new_figure(CHART, 2.9)
     axes = figure.subplots()
     for position, (name, values) in enumerate(data.items()):
-        axes.plot(
-            across,
-            values,
-            label=name,
-            **style(position),
-            markersize=max(4.0, 8.5 - 1.5 * len(data)),
-            linewidth=max(1.4, 4.0 - 0.9 * len(data)),
-        )
+        look = {**style(position), "lw": max(1.4, 4.0 - 0.9 * len(data))}
+        axes.plot(across, values, label=name, markersize=max(4.0, 8.5 - 1.5 * len(data)), **look)
     clean(axes, grid=True)
     axes.set_xscale("log" if log_x else "linear")
     axes.set_yscale("log" if log_y else "linear")
@@ -116,12 +110,14 @@ def lines(
         axes.set_ylim(y_limits)
     plain_ticks(axes)
     for name, extreme in (mark or {}).items():
-        place = data[name].tolist().index(extreme(data[name].tolist()))
-        at, y = across[place], data[name][place]
+        peak = data[name].tolist().index(extreme(data[name].tolist()))
+        at, y = across[peak], data[name][peak]
         axes.plot([at], [y], "o", color=INK, markersize=11, fillstyle="none", label="_mark")
-        said = f"{extreme.__name__} {number(y)} at {number(at)}"
-        where = {"xytext": (0, 16), "textcoords": "offset points", "ha": "center"}
-        axes.annotate(said, (at, y), fontsize=9, **where)
+        is_min = extreme is min
+        said = f"{extreme.__name__} {number(y)}" + "\n "[is_min] + f"at {number(at)}"
+        side = {"va": "top", "ha": "right"} if is_min else {"va": "bottom", "ha": "center"}
+        place: dict[str, Any] = {"xytext": (0, -10 if is_min else 10), **side}
+        axes.annotate(said, (at, y), fontsize=9, textcoords="offset points", **place)
     name_ends(axes)
     words = [curve_sentence(name, across, values, log=log_y) for name, values in data.items()]
     alt = f"{y_label} over {x_label}: " + "; ".join(words) + "."

@@ -1,6 +1,6 @@
 """Draw a thin strip with the parts of attention in a row, in place of the whole map.
 
-On a phone, the row continues in further lines.
+Arrows above the row pass over its parts. On a phone, the row continues in further lines.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,8 +10,9 @@ from course_lib.plotting.colors import INK
 from course_lib.plotting.diagram_layout import LEVELS
 from course_lib.plotting.figures import Plot
 from course_lib.plotting.svg import arrow, drawing, element, text
+from course_lib.plotting.words import and_joined
 
-HIGH, GAP, BOX, SIZE, LETTER = 56, 13, 30, 11.5, 6.4
+ABOVE, BELOW, GAP, BOX, SIZE, LETTER = 12, 14, 13, 30, 11.5, 6.4
 LINE = 320  # the longest line on a phone
 # The words of each part of the strip, and its boxes in the map. A part without an arrow in front
 # begins with "+".
@@ -66,6 +67,12 @@ ROWS: dict[str, dict[str, Sequence[str]]] = {
     },
 }  # fmt: skip
 
+# Residual connections, and the way from the encoder to the decoder.
+OVER = {
+    "block": [("inputs", "add"), ("add", "add ")],
+    "encoder_decoder": [("feed-\nforward", "cross-\nattention")],
+}
+
 
 def diagram_strip(
     part: str,
@@ -84,7 +91,10 @@ def diagram_strip(
     unknown = {*lit, *written} - known
     assert not unknown, f"{part!r} has no {unknown}"
     sheet = LEVELS[part]()
+    top = 2.0 + ABOVE * (part in OVER)
+    high = top + BOX + BELOW
     x, drawn, starts = 2.0, [], [0.0]  # of the lines on a phone
+    middles: dict[str, float] = {}
     for words, boxes in ROWS[part].items():
         own = dict.fromkeys(written[box] for box in boxes if box in written)
         label = " · ".join(own)
@@ -93,7 +103,7 @@ def diagram_strip(
         if x + GAP + width - starts[-1] > LINE:
             starts.append(x)
         if drawn:
-            y = 2 + BOX / 2
+            y = top + BOX / 2
             drawn += [] if words.startswith("+") else [arrow([(x + 1, y), (x + GAP - 1, y)], 1.2)]
             x += GAP
         color = sheet.boxes[boxes[0]].color if len(boxes) == 1 else INK
@@ -101,23 +111,28 @@ def diagram_strip(
         is_lit = not set(boxes).isdisjoint(lit)
         opacity = (0.4 if is_lit else 0.1) / (2 if color == "currentColor" else 1)
         drawn_part = element(
-            "rect", x=x, y=2, width=width, height=BOX, rx=5, fill=color, fill_opacity=opacity,
+            "rect", x=x, y=top, width=width, height=BOX, rx=5, fill=color, fill_opacity=opacity,
             stroke=color, stroke_width=2.5 if is_lit else 1,
         )  # fmt: skip
         weight = {"font_weight": 700 if is_lit else None}
         for i, line in enumerate(lines):
-            y = 2 + BOX / 2 + 12 * (i - (len(lines) - 1) / 2)
+            y = top + BOX / 2 + 12 * (i - (len(lines) - 1) / 2)
             drawn_part += text(line, x + width / 2, y, SIZE, **weight)
         if label:
-            drawn_part += text(label, x + width / 2, BOX + 13, SIZE - 0.5, **weight)
+            drawn_part += text(label, x + width / 2, top + BOX + 8.5, SIZE - 0.5, **weight)
         drawn.append(element("g", drawn_part, class_="box lit" if is_lit else "box"))
+        middles[words] = x + width / 2
         x += width
+    for one, other in OVER.get(part, ()):
+        a, b = middles[one] + 4, middles[other] - 4
+        drawn.append(arrow([(a, top), (a, 3), (b, 3), (b, top)], 1.2))
     starts[1:] = [start + 1.5 for start in starts[1:]]
-    lines = [(a, 0, b - a, HIGH) for a, b in pairwise([*starts, x + 2])]
-    picture = drawing("".join(drawn), x + 2, HIGH, None, lines if len(lines) > 1 else ())
+    lines = [(a, 0, b - a, high) for a, b in pairwise([*starts, x + 2])]
+    picture = drawing("".join(drawn), x + 2, high, None, lines if len(lines) > 1 else ())
     about = f"This section is about {', '.join(lit)}. " if lit else ""
     told = "; ".join(f"{name} {shape}" for name, shape in written.items())
-    row = ", ".join(
-        words.strip("+ ").replace("-\n", "-").replace("\n", " ") for words in ROWS[part]
-    )
+    said = {words: words.strip("+ ").replace("-\n", "-").replace("\n", " ") for words in ROWS[part]}
+    row = ", ".join(said.values())
+    over = [f"{said[one]} to {said[other]}" for one, other in OVER.get(part, ())]
+    row += f". Above the row: {and_joined(over)}" if over else ""
     return Plot(picture, f"{about}{f'Shapes: {told}. ' if told else ''}The row: {row}.")

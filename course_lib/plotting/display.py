@@ -17,7 +17,7 @@ logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
 from matplotlib.figure import Figure  # noqa: E402
 
 from course_lib.plotting.captions import TITLES  # noqa: E402
-from course_lib.plotting.figures import Control, Plot, figure_html, script_of, stepper  # noqa: E402
+from course_lib.plotting.figures import Control, Plot, figure_html, stepper  # noqa: E402
 
 CHART = 4.1  # inches: at this width, text of 9 points is 9 pixels high on a phone
 PANELS = 6.0  # inches: the width of panels side by side, which are stacked on a phone
@@ -88,21 +88,15 @@ def interactive(
             )
         picture = ipywidgets.HTML()
 
-        def redraw(_change: Any = None) -> Plot:
+        def redraw(_change: Any = None) -> None:
             plot = drawn({name: widget.value for name, widget in widgets.items()})
             picture.value = figure_html(plot, inline=True)
-            return plot
 
         for widget in widgets.values():
             widget.observe(redraw, names="value")
-        plot, script = redraw(), keep_in_view(current_shell())
-        if plot.handle is not None:
-            moved = made[0]
-            ends = [drawn(values | {moved.name: moved.options[i]}).handle for i in (0, -1)]
-            steps = str(len(moved.options) - 1)
-            script += script_of("drag.js").replace("ENDS", str(ends)).replace("STEPS", steps)
+        redraw()
         display(ipywidgets.VBox([*widgets.values(), picture]))
-        if script:
+        if script := keep_in_view(current_shell()):
             display(HTML(script))
         return
     choices = list(itertools.product(*(control.options for control in made)))

@@ -68,12 +68,14 @@ def heatmap_grid(
     return Plot(figure, ". ".join(told) + ".", map_table(data))
 
 
-def mask_gallery(masks: Mapping[str, Any]) -> Plot:
+def mask_gallery(masks: Mapping[str, Any], *, first: Mapping[str, int] | None = None) -> Plot:
     """Draw masks side by side, with ticks where queries may attend to keys and hatching elsewhere.
 
     Args:
         masks: title -> bool `(num_queries, num_keys)`, True = may attend.
+        first: title -> the position of the first query, if it is not 0.
     """
+    first = first or {}
     data = {name: as_array(mask) for name, mask in masks.items()}
     figure, grid = _panels_for([mask.shape for mask in data.values()], 3, extra=0.0)
     allowed = np.array(to_rgba(VALUE, 0.4))
@@ -82,9 +84,9 @@ def mask_gallery(masks: Mapping[str, Any]) -> Plot:
         if max(mask.shape) <= TICKS_UP_TO:
             for query, key in np.argwhere(mask):
                 axes.text(key, query, "\N{CHECK MARK}", ha="center", va="center", fontsize=9)
-        _label_axes(axes, mask.shape, name)
+        _label_axes(axes, mask.shape, name, first.get(name, 0))
     words = [
-        f"{name} ({mask.shape[0]} x {mask.shape[1]}): {mask_sentence(mask)}"
+        f"{name} ({mask.shape[0]} x {mask.shape[1]}): {mask_sentence(mask, first.get(name, 0))}"
         for name, mask in data.items()
     ]
     return Plot(figure, "Masks, queries in rows and keys in columns. " + ". ".join(words) + ".")
@@ -93,7 +95,10 @@ def mask_gallery(masks: Mapping[str, Any]) -> Plot:
 def _panels_for(
     shapes: Sequence[tuple[int, ...]], columns: int, extra: float
 ) -> tuple[Figure, list[Axes]]:
-    """Return a figure with axes for each shape, and `extra` inches for a color bar."""
+    """Return a figure with axes for each shape, and `extra` inches for a color bar.
+
+    The cells of all panels are about equally large.
+    """
     columns = min(columns, len(shapes))
     rows = -(-len(shapes) // columns)
     width = PANELS if columns > 1 else CHART
@@ -101,7 +106,10 @@ def _panels_for(
     tallest = max(num_queries / num_keys for num_queries, num_keys in shapes)
     height = rows * (min(2.6, cell_width * tallest) + 0.9)
     figure = new_figure(width, max(2.05, height))
-    return figure, grid_of(figure, len(shapes), columns)
+    wide = [max(keys for _, keys in shapes[i::columns]) for i in range(columns)]
+    lines = range(0, len(shapes), columns)
+    high = [max(queries for queries, _ in shapes[i : i + columns]) for i in lines]
+    return figure, grid_of(figure, len(shapes), columns, width_ratios=wide, height_ratios=high)
 
 
 def draw_values(
@@ -116,7 +124,7 @@ def draw_values(
     write_cells(axes, words, hatched)
 
 
-def _label_axes(axes: Axes, shape: tuple[int, ...], title: str) -> None:
+def _label_axes(axes: Axes, shape: tuple[int, ...], title: str, first: int = 0) -> None:
     """Label the axes of a map, the vertical one only on the left, with a few tick numbers."""
     clean(axes)
     axes.set_title(title, fontsize=9)
@@ -124,9 +132,12 @@ def _label_axes(axes: Axes, shape: tuple[int, ...], title: str) -> None:
     place = axes.get_subplotspec()
     if place is None or place.is_first_col():
         axes.set_ylabel("queries")
-    for set_ticks, count in ((axes.set_xticks, shape[1]), (axes.set_yticks, shape[0])):
+    for set_ticks, count, at in (
+        (axes.set_xticks, shape[1], 0),
+        (axes.set_yticks, shape[0], first),
+    ):
         if count <= TICKS_UP_TO:
-            set_ticks(range(count))
+            set_ticks(range(count), [str(at + i) for i in range(count)])
 
 
 def map_table(panels: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> Table:

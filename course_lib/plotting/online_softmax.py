@@ -11,7 +11,7 @@ from course_lib.plotting.axes import clean, color
 from course_lib.plotting.colors import INK, KEY, OUTPUT, PLAIN, QUERY, VALUE, WEIGHT
 from course_lib.plotting.display import PANELS, new_figure
 from course_lib.plotting.figures import Plot, Table
-from course_lib.plotting.svg import drawing, element, text
+from course_lib.plotting.svg import arrow, drawing, element, text
 from course_lib.plotting.words import as_array, counted, number
 
 
@@ -97,7 +97,7 @@ def _running_lines(history: list[Running]) -> list[str]:
     return [*lines, f"O / t = {number(now.output / now.total)}"]
 
 
-LEFT, TOP, TILE, GAP = 30, 64, 40, 4  # TILE includes the GAP after it
+EDGE, SHOWN = 206, 1.2  # height of both panels, and pixels for a unit
 
 
 def tiles(num_query_blocks: int, num_key_blocks: int, step: int) -> Plot:
@@ -113,39 +113,41 @@ def tiles(num_query_blocks: int, num_key_blocks: int, step: int) -> Plot:
     n, m = num_query_blocks, num_key_blocks
     now = divmod(step, m) if step < n * m else None
     row, column = now or (None, None)
-    size, right = TILE - GAP, LEFT + m * TILE
+    is_last = column == m - 1  # of its row, so that the outputs are written
     start: dict[str, Any] = {"text_anchor": "start"}
-    parts = [text("slow memory", LEFT, 14, 13, **start, font_weight="bold")]
-    for j in range(m):
-        for name, shade, above in (("K", KEY, 40), ("V", VALUE, 21)):
-            x, y = LEFT + j * TILE, TOP - above
-            parts.append(_block(f"{name}{j}", x, y, size, 17, shade, lit=j == column))
+    wide = max(316, 38 * (n + m) + 28)
+    frame: dict[str, Any] = {"x": 1, "width": wide, "rx": 6, "fill": "none"}
+    parts = [
+        element("rect", y=1, height=92, stroke="currentColor", **frame),
+        text("slow memory", 10, 16, 13, font_weight="bold", **start),
+        element("rect", y=128, height=77, stroke="currentColor", stroke_width=2.5, **frame),
+        text("fast memory, on the chip", 10, 144, 13, font_weight="bold", **start),
+    ]
     for i in range(n):
-        y = TOP + i * TILE
-        parts.append(_block(f"Q{i}", 2, y, 24, size, QUERY, lit=i == row))
-        parts.append(_block(f"O{i}", right + 2, y, 24, size, OUTPUT, lit=step >= (i + 1) * m))
+        x, shade = 10 + 38 * i, OUTPUT if step >= (i + 1) * m or (is_last and i == row) else ""
+        parts.append(_block(f"Q{i}", x, 28, 34, 26, QUERY, lit=i == row and column == 0))
+        parts.append(_block(f"O{i}", x, 60, 34, 26, shade, lit=is_last and i == row))
+    for j in range(m):
+        for name, shade, y in (("K", KEY, 28), ("V", VALUE, 60)):
+            x = wide - 8 - 38 * (m - j)
+            parts.append(_block(f"{name}{j}", x, y, 34, 26, shade, lit=j == column))
+    left = wide + 64  # of the scores
+    stored = int(now is not None)
+    gauge = f"scores stored now: {stored} of {n * m} tiles"
+    parts.append(text(gauge, left - 28, 16, 13, font_weight="bold", **start))
+    for j in range(m):
+        parts.append(text(f"K{j}", left + 60 * j + 28, 38, 13))
+    for i in range(n):
+        y = 48 + 42 * i
+        parts.append(text(f"Q{i}", left - 14, y + 19, 13))
         for j in range(m):
             here = (i, j) == now
             words = "now" if here else "done" if i * m + j < step else ""
             shade = WEIGHT if here else ""
-            parts.append(_block(words, LEFT + j * TILE, y, size, size, shade, lit=here))
-    below = TOP + n * TILE + 12
-    parts.append(text("dashed: scores that are not stored", LEFT, below, 13, **start))
-    left = right + 44
-    parts.append(text("fast memory", left, 14, 13, **start, font_weight="bold"))
-    frame = {"width": 108, "height": 150, "rx": 6, "fill": "none", "stroke": "currentColor"}
-    parts.append(element("rect", x=left, y=24, **frame))
-    stored = int(now is not None)
-    gauge = f"scores stored now: {stored} of {n * m} tiles"
-    parts.append(text(gauge, LEFT, below + 28, 13, **start, font_weight="bold"))
-    across = (left + 108 - LEFT) / (n * m)
-    for tile in range(n * m):
-        shade = WEIGHT if tile < stored else ""
-        parts.append(
-            _block("", LEFT + tile * across, below + 40, across - 2, 14, shade, lit=tile < stored)
-        )
+            parts.append(_block(words, left + 60 * j, y, 56, 38, shade, lit=here))
+    parts.append(text("dashed: not stored anywhere", left, 60 + 42 * n, 13, **start))
     if now is None:
-        parts.append(text("empty: done", left + 54, 99, 13))
+        parts.append(text("empty: done", wide / 2, 176, 13))
         alt = (
             f"All {n * m} tiles are done: every block of outputs is written once, and no matrix "
             "of scores was ever stored."
@@ -154,17 +156,24 @@ def tiles(num_query_blocks: int, num_key_blocks: int, step: int) -> Plot:
         held = [(f"Q{row}", QUERY), (f"K{column}", KEY), (f"V{column}", VALUE)]
         held += [(f"S{row}{column}", WEIGHT), ("c, t", PLAIN), (f"O{row}", OUTPUT)]
         for place, (name, shade) in enumerate(held):
-            x, y = left + 8 + 48 * (place % 2), 34 + 46 * (place // 2)
-            parts.append(_block(name, x, y, 44, 38, shade, lit=shade == WEIGHT))
+            parts.append(_block(name, 10 + 50 * place, 158, 46, 38, shade, lit=shade == WEIGHT))
+        read = ", ".join(name for name, _ in held[0 if column == 0 else 1 : 3])
+        parts += [arrow([(27, 93), (27, 127)], 2), text(f"reads {read}", 38, 110, 13, **start)]
+        if is_last:
+            parts += [
+                arrow([(216, 128), (216, 94)], 2),
+                text(f"writes O{row}", 227, 110, 13, **start),
+            ]
         done = counted(step, "tile is", "tiles are")
-        last = " Then the outputs of this block are written." if column == m - 1 else ""
+        last = " Then the outputs of this block are written." if is_last else ""
         alt = (
             f"Tile {step + 1} of {n * m}: fast memory holds Q{row}, K{column}, V{column}, their "
             f"scores and the running c, t and O{row}; {done} done and forgotten, the others do not "
             f"exist yet. 1 of {n * m} tiles of scores is stored.{last}"
         )
-    width, height = left + 110, below + 58
-    return Plot(drawing("".join(parts), width, height, 2.2 * width), alt)
+    width = left + 60 * m
+    panels = [(0, 0, wide + 3, EDGE), (left - 30, 0, width - left + 30, EDGE)]
+    return Plot(drawing("".join(parts), width, EDGE, SHOWN * width, panels), alt)
 
 
 def _block(

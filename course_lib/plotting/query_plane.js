@@ -3,8 +3,11 @@ const BEYOND = 0.45; // from the tip of a key to its name, clear of a value at t
 const PLANE_STYLE = `
 .course-live .plane { display: flex; flex-wrap: wrap; gap: 8px 28px; align-items: center; }
 .course-live .plane > div { flex: 1 1 280px; max-width: 420px; min-width: 0; }
-.course-live .plane .scale { display: flex; flex-wrap: wrap; align-items: center; gap: 4px 10px;
-  margin: 14px 0 10px; }
+.course-live .scales { display: flex; gap: 2px; max-width: 640px; }
+.course-live .scales div { flex: 1 1 0; min-width: 0; padding: 2px; border: 2px solid transparent;
+  border-radius: 4px; text-align: center; font-size: 12px; cursor: pointer; }
+.course-live .scales [aria-checked=true] { border-color: currentColor; font-weight: bold; }
+.course-live .scales svg { display: block; outline: 1px solid var(--masked); }
 .course-live .plane .region { opacity: 0; }
 .course-live .plane .region.now { opacity: 1; }
 @media (prefers-reduced-motion: no-preference) {
@@ -25,7 +28,6 @@ const PLANE_STYLE = `
 .course-live .signs span { display: inline-block; }
 .course-live .signs span::before { content: ""; display: inline-block; width: 10px; height: 10px;
   border-radius: 5px; margin: 0 5px 0 10px; background: var(--sign); forced-color-adjust: none; }
-.course-live input[type=range] { width: min(13em, 100%); padding: 0; vertical-align: middle; }
 .course-live .query-tip:focus { outline: none; }
 .course-live .query-tip:focus-visible circle { stroke: currentColor; stroke-width: 2; }
 `;
@@ -69,9 +71,9 @@ function planePage(figure, { keys, values, names, value_names: valueNames, reach
   }));
   const page = make("div", { class: "course-live", role: "group",
     "aria-label": "A query to drag among keys" }, make("style", {}, LIVE_STYLE + PLANE_STYLE),
-    make("p", {}, "Drag the tip of the query, or move it with the arrow keys. A region belongs to the key with " +
-      "the largest weight there, and it is darker where that weight is larger. The step marks a weight of 0.9."),
-    make("div", { class: "plane" }, svg, make("div", {}, bars, ...slider(), signs)), said);
+    make("p", {}, `Drag the tip of the query${TOUCHED ? "" : ", or move it with the arrow keys"}. A region belongs to the ` +
+      "key with the largest weight there, and it is darker where that weight is larger. The step marks a weight of 0.9."),
+    ...smallPlanes(), make("div", { class: "plane" }, svg, make("div", {}, bars, signs)), said);
   for (const [name, color] of Object.entries(colors)) page.style.setProperty(`--${name}`, color);
   still.replaceWith(page);
   svg.addEventListener("pointerdown", (event) => {
@@ -96,21 +98,18 @@ function planePage(figure, { keys, values, names, value_names: valueNames, reach
       cells: [make("b", {}, name), half, product, full, weight] };
   }
 
-  function slider() {
+  // A small plane for each scale, of which the chosen one is drawn large.
+  function smallPlanes() {
     if (scales.length === 1) return [];
-    const input = make("input", { type: "range", min: 0, max: scales.length - 1, step: 1,
-      value: scale });
-    const told = make("output");
-    const change = () => {
-      size = Number(input.value);
-      told.textContent = scales[size];
-      input.setAttribute("aria-valuetext", scales[size]);
+    const options = regions.map((href, i) => make("div", {}, draw("svg", { viewBox: "0 0 9 9" },
+      draw("image", { href, width: 9, height: 9 })), `×${scales[i]}`));
+    const { list, choose } = choices("Scores: the dot products times", options, (to) => {
+      size = to;
       go(at);
-    };
-    input.addEventListener("input", change);
-    told.textContent = scales[scale];
-    input.setAttribute("aria-valuetext", scales[scale]);
-    return [make("label", { class: "scale" }, "Scores: the dot products times", input, told)];
+    });
+    list.classList.add("scales");
+    choose(scale);
+    return [make("p", {}, "Choose a small plane to multiply the scores by its number."), list];
   }
 
   function drag({ clientX, clientY }) {

@@ -4,20 +4,21 @@ The given function, which may be the reader's own, computes the weights for ever
 and every scale when the figure is made. The page only looks them up.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from course_lib.plotting.attention import DIGITS
+from course_lib.plotting.attention import in_digits
 from course_lib.plotting.attention_data import LEVELS
-from course_lib.plotting.colors import KEY, OUTPUT, QUERY, ROLES, VALUE, WEIGHT, rgb
+from course_lib.plotting.colors import KEY, OUTPUT, QUERY, ROLES, VALUE, rgb
 from course_lib.plotting.figures import Live, Plot, Table
 from course_lib.plotting.svg import arrow, drawing, element, source_of, text
-from course_lib.plotting.words import as_array, number
+from course_lib.plotting.words import and_joined, as_array, number
 
 REACH, STEPS = 2.0, 32  # the plane covers -REACH to REACH, and the query moves in STEPS steps
-SIDE, WIDTH, ROW = 300, 640, 34
+SIDE, WIDTH = 300, 640
+SMALL = 132  # side of a small plane
 FINER = 4  # pixels of a region's picture for each step of the query
 BEYOND = 0.45  # gap from the tip of a key to its name, with room for a value
 
@@ -34,8 +35,8 @@ def query_plane(
 ) -> Plot:
     """Draw a query among keys and values in the plane, its dot products, weights and output.
 
-    If scripts run, the query can be dragged or moved with the arrow keys, and a slider scales the
-    scores.
+    If scripts run, the query can be dragged or moved with the arrow keys. Small planes for several
+    scales show how the regions sharpen, and the chosen one is drawn large.
 
     Args:
         keys: `(num_keys, 2)` numbers between -2 and 2, for a few keys.
@@ -46,8 +47,7 @@ def query_plane(
             softmax of the dot products.
         names: the names of the keys; by default k1, k2 and so on.
         query: the initial query.
-        scales: factors of the queries in the call of `attention`, with a slider if there are
-            several.
+        scales: factors of the queries in the call of `attention`, ascending.
         scale: the initial one; by default the first.
 
     Raises:
@@ -93,29 +93,30 @@ def query_plane(
         "scale": first,
         "regions": regions,
         "levels": LEVELS,
-        "weights": "".join(DIGITS[n // 64] + DIGITS[n % 64] for n in digits.flat),
+        "weights": in_digits(digits),
         "colors": ROLES,
     }
     output, products = now @ carried, points @ at
     best = int(now.argmax())
+    shares = [f"{share:.0%}" for share in (weights.max(axis=-1) >= 0.9).mean(axis=1)]
     alt = (
         f"A query at ({number(at[0])}, {number(at[1])}) among {len(points)} keys in the plane. Its "
         f"dot product is largest with {labels[int(products.argmax())]}, "
         f"{number(products.max())}; {labels[best]} gets the weight {number(now[best])}. The "
         f"weighted average of the values is ({number(output[0])}, {number(output[1])}). Some key "
-        f"gets at least 0.9 of the weight in {(weights[first].max(axis=-1) >= 0.9).mean():.0%} of "
-        "the plane."
+        f"gets at least 0.9 of the weight in {and_joined(shares)} of the plane"
     )
+    factors, several = [f"{factor:g}" for factor in scales], len(scales) > 1
+    alt += f" if the scores are multiplied by {and_joined(factors)}." if several else "."
     rows = [
         [name, number(product), number(weight)]
         for name, product, weight in zip(labels, products, now, strict=True)
     ]
     table = Table(["key", "dot product with the query", "weight"], rows)
-    names_of_both = labels, value_names
-    picture = _picture(points, carried, names_of_both, at, products, now, regions[first])
-    return Plot(
-        picture, alt, table, live=Live("query_plane", data, ("network", "attention", "live"))
-    )
+    beside = _small_planes(factors, regions) if several else ""
+    picture = drawing(_plane(data, at, now) + beside, WIDTH if several else 370, SIDE + 24)
+    live = Live("query_plane", data, ("network", "attention", "live"))
+    return Plot(picture, alt, table, live=live)
 
 
 def _regions(weights: np.ndarray, keys: np.ndarray) -> str:
@@ -146,18 +147,11 @@ def _regions(weights: np.ndarray, keys: np.ndarray) -> str:
     return source_of(picture[::-1])  # the largest y on top
 
 
-def _picture(
-    keys: np.ndarray,
-    values: np.ndarray,
-    both_names: tuple[Sequence[str], Sequence[str]],
-    query: np.ndarray,
-    products: np.ndarray,
-    weights: np.ndarray,
-    regions: str,
-) -> str:
-    """Draw the plane and, next to it, the dot products and weights as bars."""
+def _plane(data: Mapping[str, Any], query: np.ndarray, weights: np.ndarray) -> str:
+    """Draw the plane with its arrows, the weights, and what the colors mean."""
     middle = SIDE / 2
-    names, value_names = both_names
+    keys, values = np.array(data["keys"]), np.array(data["values"])
+    regions = data["regions"][data["scale"]]
 
     def place(point: np.ndarray) -> tuple[float, float]:
         x, y = point * (middle - 16) / REACH
@@ -166,11 +160,14 @@ def _picture(
     faint: dict[str, Any] = {"stroke": "currentColor", "stroke_opacity": 0.25}
     parts = [element("image", href=regions, x=16, y=16, width=SIDE - 32, height=SIDE - 32)]
     parts.append(element("path", d=f"M0 {middle}H{SIDE}M{middle} 0V{SIDE}", **faint))
-    for key, name in zip(keys, names, strict=True):
+    for key, name, weight in zip(keys, data["names"], weights, strict=True):
         parts.append(arrow([(middle, middle), place(key)], 2, KEY))
         x, y = place(key * (1 + BEYOND / max(float(np.hypot(*key)), 0.3)))
-        parts.append(text(name, x, y, 13, font_weight=600))
-    for value, weight, name in zip(values, weights, value_names, strict=True):
+        words = f"{name} {weight:.2f}"
+        half = 4 * len(words)  # of its width
+        x = max(x + np.copysign(half / 2, key[0]), half)
+        parts.append(text(words, float(x), y, 13, font_weight=600))
+    for value, weight, name in zip(values, weights, data["value_names"], strict=True):
         x, y = place(value)
         parts.append(element("circle", cx=x, cy=y, r=4 + 9 * weight, fill=VALUE, opacity=0.7))
         beside = x - 22 if x > SIDE - 50 else x + 22
@@ -178,25 +175,21 @@ def _picture(
     parts.append(arrow([(middle, middle), place(query)], 3.5, QUERY))
     x, y = place(weights @ values)
     parts.append(element("path", d=f"M{x:.4g} {y - 8:.4g}l8 8-8 8-8-8z", fill=OUTPUT))
-    left = SIDE + 30
-    for x, words in ((left + 40, "query · key"), (left + 190, "weight")):
-        parts.append(text(words, x, 20, 13, text_anchor="start", font_style="italic"))
-    widest = REACH * float(np.abs(keys).sum(axis=1).max())
-    for i, (name, product, weight) in enumerate(zip(names, products, weights, strict=True)):
-        y = 44 + ROW * i
-        parts.append(text(name, left, y, 14, text_anchor="start", font_weight=600))
-        half = 40 * product / widest
-        start = left + 80 + min(half, 0)
-        bar: dict[str, Any] = {"y": y - 7, "height": 14}
-        parts.append(element("rect", x=start, width=abs(half), fill=KEY, **bar))
-        parts.append(text(number(product), left + 130, y, 12, text_anchor="start"))
-        parts.append(element("rect", x=left + 190, width=70 * weight, fill=WEIGHT, **bar))
-        parts.append(text(f"{weight:.2f}", left + 266, y, 12, text_anchor="start"))
-    y = 54 + ROW * len(names)
     signs = (("query", QUERY), ("keys", KEY), ("values", VALUE), ("weighted average", OUTPUT))
     for i, (words, color) in enumerate(signs):
-        x = left + 120 * (i % 2)
-        line = y + 20 * (i // 2)
-        parts.append(element("circle", cx=x + 5, cy=line, r=5, fill=color))
-        parts.append(text(words, x + 16, line, 12, text_anchor="start"))
-    return drawing("".join(parts), WIDTH, max(SIDE, y + 40))
+        x, y = 20 + 75 * i, SIDE + 12
+        parts.append(element("circle", cx=x, cy=y, r=5, fill=color))
+        parts.append(text(words, x + 11, y, 12, text_anchor="start"))
+    return "".join(parts)
+
+
+def _small_planes(factors: Sequence[str], regions: Sequence[str]) -> str:
+    """Draw the regions of up to four scales beside the plane, from the smallest to the largest."""
+    parts = []
+    for i, at in enumerate(np.unique(np.linspace(0, len(factors) - 1, 4).round().astype(int))):
+        x, y = SIDE + 40 + (SMALL + 20) * (i % 2), 18 + (SMALL + 24) * (i // 2)
+        place: dict[str, Any] = {"x": x, "y": y, "width": SMALL, "height": SMALL}
+        edge = {"fill": "none", "stroke": "currentColor", "stroke_opacity": 0.25}
+        parts += [element("image", href=regions[at], **place), element("rect", **place, **edge)]
+        parts.append(text(f"scores × {factors[at]}", x + SMALL / 2, y - 9, 12))
+    return "".join(parts)

@@ -26,7 +26,7 @@ def saturation(scores: Any, factor: float = 1.0) -> Plot:
     left, right = figure.subplots(1, 2, width_ratios=(1.0, 1.1))
     keys = [str(key) for key in range(len(weights))]
     drawn = left.bar(keys, weights, color=WEIGHT)
-    left.bar_label(drawn, [f"{weight:.2f}" for weight in weights], fontsize=8, padding=1)
+    left.bar_label(drawn, [f"{weight:.2f}" for weight in weights], fontsize=9, padding=1)
     left.set(xlabel="keys", ylim=(0, 1.1), title=f"weights, scores times {factor:g}")
     draw_cells(right, of_values(jacobian, (-0.25, 0.25)))
     write_cells(right, np.array([[f"{value:.2f}" for value in row] for row in jacobian]))

@@ -21,7 +21,7 @@ from matplotlib.transforms import Bbox
 
 from course_lib.plotting.colors import FAINT, INK
 
-PIXELS_PER_INCH, LEAST_SHOWN = 110, 600
+PIXELS_PER_INCH = 128  # so that 9 points, the size of a chart's words, are 16 pixels
 SMALLEST_TEXT = 9  # pixels; a figure that would have smaller text scrolls instead
 PHONE = 300  # pixels for a figure on a page of 360 pixels
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
@@ -57,7 +57,7 @@ def of_figure(figure: Figure) -> str:
     markup = re.sub(r"(stroke|fill)=\"#000000\"", r'\1="currentColor"', markup)
     markup = re.sub(r"\s*\n\s*", " ", markup)
     markup = re.sub(r"> <", "><", markup).strip()
-    shown = max(LEAST_SHOWN, width * PIXELS_PER_INCH)
+    shown = width * PIXELS_PER_INCH
     return drawing(markup, width * 72, height * 72, shown, _panels(figure))
 
 

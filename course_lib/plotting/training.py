@@ -24,7 +24,7 @@ from course_lib.plotting.svg import drawing, element, text
 from course_lib.plotting.words import as_array, number
 
 MOMENTS = 40
-WIDTH, SHOWN = 430, 602  # units that are readable on a phone, and pixels on wider pages
+WIDTH, SHOWN = 430, 560  # units that are readable on a phone, and pixels on wider pages
 CURVE, MARGIN = 64, 44  # height of the curve, and space for its numbers
 LINE, LETTERS, LINES = 20, 52, 2  # height of a line of text, letters in it, and number of lines
 SCORES = 130  # height of the curves of scores

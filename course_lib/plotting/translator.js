@@ -28,18 +28,18 @@ function translatorPage(figure, data) {
     `Type any number up to ${LARGEST}, or a German numeral`, first, (typed) => change(typed));
   input.lang = "de";
   const hint = make("p", { class: "hint" });
-  const back = button("Back", () => go(now.step - 1));
   const next = button("Next word", () => go(now.step + 1));
+  const back = button("Back", () => go(now.step - 1));
   const whole = button("All words", () => go(-1));
   const again = button("Replay", () => write(0));
   const free = button("Undo choices", () => translate({}, -1));
   const place = make("span");
   const bars = make("ol", { class: "bars", "aria-label": "The most likely next words" });
-  const help = make("p", {}, "Click a letter to force the first word to look at it.");
+  const help = make("p", {}, `${TOUCHED ? "Touch" : "Click"} a letter to force the first word to look at it.`);
   const story = make("p");
   const compared = make("p");
   const output = make("div", {}, help, make("div", { class: "row", role: "group",
-    "aria-label": "Word by word" }, again, back, next, whole, free, place), story, bars, compared);
+    "aria-label": "Word by word" }, again, next, back, whole, free, place), story, bars, compared);
   const { say, view, place: map } = livePage(figure, "A translator that runs in this page", colors,
     ...choice(), make("div", { class: "row" }, box, hint), output);
   output.before(map);
@@ -77,7 +77,7 @@ function translatorPage(figure, data) {
     const rows = steps.filter((each, at) => words[each.word] !== END || at in forced);
     now = { ...now, forced, steps, step, written, rows };
     const isForced = Object.keys(forced).length > 0;
-    free.setAttribute("aria-disabled", !isForced);
+    hide(free, !isForced);
     const others = models.filter((each) => each !== model).map((each) =>
       `The model “${each.name}” writes: ${sentence(each.translate(letters))}.`);
     const own = `Without your choice, it writes: ${sentence(model.translate(letters))}.`;
@@ -93,6 +93,12 @@ function translatorPage(figure, data) {
     const isFocused = map.contains(document.activeElement);
     translate({ ...Object.fromEntries(earlier), [step]: letter }, step);
     if (isFocused) map.querySelectorAll(".key [role=option]")[letter]?.focus();
+  }
+
+  // A button that disappears leaves the keyboard's focus to the one that stays.
+  function hide(each, isHidden) {
+    if (isHidden && each === document.activeElement) next.focus();
+    each.hidden = isHidden;
   }
 
   // The first `count` words.
@@ -132,8 +138,7 @@ function translatorPage(figure, data) {
     const all = step < 0;
     now.step = step;
     again.hidden = still();
-    back.setAttribute("aria-disabled", all);
-    whole.setAttribute("aria-disabled", all);
+    for (const each of [back, whole]) hide(each, all || passing);
     next.setAttribute("aria-disabled", step === steps.length - 1);
     place.textContent = all ? "" : step === written.length ? "End of the output"
       : `Word ${step + 1} of ${written.length}`;

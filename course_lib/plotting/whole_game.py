@@ -7,7 +7,7 @@ from course_lib.plotting.diagram_layout import SMALLEST
 from course_lib.plotting.figures import Plot
 from course_lib.plotting.svg import arrow, drawing, element, text
 
-PANEL, GAP, HEIGHT, SHOWN = 172, 16, 172, 1.6
+PANEL, GAP, HEIGHT, SHOWN = 172, 16, 172, 1.4
 SOURCE = {"drei": (0, 42), "und": (58, 98), "vierzig": (114, 172)}  # horizontal extents
 TARGET = {"forty": (20, 72), "three": (100, 152)}
 VECTOR = (46, 126)

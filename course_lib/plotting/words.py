@@ -69,8 +69,8 @@ def row_name(numbers: Sequence[int], total: int) -> str:
     return f"{'query' if len(numbers) == 1 else 'queries'} {ranges(numbers)}"
 
 
-def mask_sentence(mask: np.ndarray) -> str:
-    """Describe which keys each query may attend to. Equal rows share one phrase."""
+def mask_sentence(mask: np.ndarray, first: int = 0) -> str:
+    """Describe which keys each query from `first` on may attend to. Equal rows share one phrase."""
     num_queries, num_keys = mask.shape
     parts = []
     for numbers, allowed in same_rows([np.flatnonzero(row).tolist() for row in mask]):
@@ -81,7 +81,8 @@ def mask_sentence(mask: np.ndarray) -> str:
             if len(allowed) == num_keys
             else listed("key", allowed)
         )
-        parts.append(f"{row_name(numbers, num_queries)} may attend to {what}")
+        places = [first + i for i in numbers]
+        parts.append(f"{row_name(places, num_queries)} may attend to {what}")
     return "; ".join(parts)
 
 

@@ -398,7 +398,8 @@ plotting.show(
             "3 causal, newest 2": causal_mask(2, 5),
             "4 cross": drei.expand(2, 8),
             "5 causal and padding": causal_mask(5) & padding,
-        }
+        },
+        first={"3 causal, newest 2": 3},
     ),
     key="five masks",
 )

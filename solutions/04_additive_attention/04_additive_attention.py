@@ -138,18 +138,18 @@ for factor in (1, 10, 100):
 generator = torch.Generator().manual_seed(0)
 q = torch.randn(2, 1, 32, generator=generator)  # (n, 1, H), two words
 k = torch.randn(1, 14, 32, generator=generator)  # (1, m, H), 14 letters
-w_v = torch.randn(32, generator=generator)
+w_v = torch.randn(32, generator=generator) / 2
 versions = {
     "tanh of the sum": torch.tanh(q + k) @ w_v,
     "no tanh": (q + k) @ w_v,
     "sum of two tanh": (torch.tanh(q) + torch.tanh(k)) @ w_v,
 }
 maps = {name: torch.softmax(scores, dim=-1) for name, scores in versions.items()}
-plotting.show(plotting.heatmap_grid(maps, columns=1), key="tanh")
+plotting.show(plotting.heatmap_grid(maps, columns=1, limits=None), key="tanh")
 for name, weights in maps.items():
     difference = (weights - weights[0]).abs().max()
     print(f"{name:16} queries differ by at most {difference:.2f}")
-    assert (difference > 0.1) == (name == "tanh of the sum") and not 1e-5 < difference < 0.1
+    assert (difference > 0.05) == (name == "tanh of the sum") and not 1e-5 < difference < 0.05
 assert versions["tanh of the sum"].abs().max() < w_v.abs().sum()
 assert w_v.abs().sum() > 1.5 * w_v[:16].abs().sum()  # of 32 features and of 16
 

@@ -81,7 +81,7 @@ plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes), key="d
 # for every position of the query. The diamond is the output, the average of the values with these
 # weights.
 #
-# The slider multiplies the scores. Move it to 0 and then to 8.
+# Each small plane multiplies the scores by its number. Choose 0 and then 8.
 
 
 # %% tags=["demo"]
@@ -104,10 +104,10 @@ assert (torch.tensor(plane_keys) @ torch.tensor([1.5, 0.45])).argmax() == 1  # a
 assert round(math.dist((0, 0), plane_keys[1]) / math.dist((0, 0), plane_keys[0]), 1) == 1.9
 
 # %% [markdown]
-# With the slider at 0, all scores are equal, so the output is the mean of the four values,
-# $(-0.15, -0.35)$, near the center, wherever the query is. At 8, one key has nearly all of the
-# weight, and the diamond is at its value. As you drag, the diamond then jumps from one value to the
-# next.
+# With a factor of 0, all scores are equal, so the output is the mean of the four values,
+# $(-0.15, -0.35)$, near the center, wherever the query is. With a factor of 8, one key has nearly
+# all of the weight, and the diamond is at its value. As you drag, the diamond then jumps from one
+# value to the next.
 #
 # Now drag the tip of the query along `k1`, the shortest key. `k2` gets a larger weight although it
 # points in a different direction, because it is 1.9 times as long.

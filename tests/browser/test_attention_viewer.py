@@ -5,8 +5,10 @@ import re
 import numpy as np
 import pytest
 from page_scripts import THEMES
+from pages import contrast
 
 from course_lib import plotting
+from course_lib.plotting.colors import WEIGHT
 
 WORDS = ["forty", "and", "three"]
 KEYS = ["drei", "und", "vierzig", "<pad>"]
@@ -109,6 +111,29 @@ def test_pointing_at_a_word_shows_its_weights_and_leaving_brings_all_back(put, p
     page.mouse.move(1, 1)
     assert arcs(figure) == 0 and not dimmed(figure)
     assert numbers(figure, "key") == [""] * 4
+
+
+@pytest.mark.parametrize("ground", ["#ffffff", "#14181e", "#111111"])
+def test_dimmed_arcs_can_still_be_told_from_the_page(put, ground):
+    figure = put(viewer())
+    option(figure, "query", 0).hover()
+    share = figure.locator(".arcs .all.dim").evaluate("e => Number(getComputedStyle(e).opacity)")
+    parts = zip(bytes.fromhex(ground[1:]), bytes.fromhex(WEIGHT[1:]), strict=True)
+    mixed = bytes(round(a + (b - a) * share) for a, b in parts)
+    assert 1.5 < contrast(f"#{mixed.hex()}", ground) < contrast(WEIGHT, ground) / 1.5
+
+
+def test_a_device_without_a_keyboard_is_told_nothing_of_keys(browser):
+    plane = plotting.query_plane([[1.5, 0.5], [-0.5, 1.5]])
+    page = "".join(plotting.figure_html(plot) for plot in (viewer(), plane))
+    for touch in (False, True):
+        context = browser.new_context(has_touch=touch, is_mobile=touch)
+        there = context.new_page()
+        there.set_content(page)
+        said = there.locator("body").inner_text()
+        assert ("Touch a word to see its weights." in said) == touch
+        assert bool(re.search(r"\b(keys|Tab|Enter)\b.*weights|arrow keys", said)) != touch
+        context.close()
 
 
 def test_the_map_is_one_tab_away(put, page):

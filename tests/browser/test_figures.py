@@ -163,7 +163,7 @@ def test_a_query_is_dragged_and_the_weights_follow(page, axe):
     assert axe(page) == []
 
 
-def test_a_query_moves_by_keys_and_a_slider_sharpens_its_weights(page):
+def test_a_query_moves_by_keys_and_a_small_plane_sharpens_its_weights(page, axe):
     page.set_content(page_of(figure_html(PLANE)))
     tip = page.get_by_role("slider", name="Query")
     tip.focus()
@@ -171,8 +171,14 @@ def test_a_query_moves_by_keys_and_a_slider_sharpens_its_weights(page):
         page.keyboard.press(key)
     assert tip.get_attribute("aria-valuetext").startswith("Query (1.38, 0.75): right gets")
     before = page.locator(".said").inner_text()
-    page.get_by_role("slider", name="Scores").press("ArrowRight")
+    planes = page.get_by_role("radiogroup", name="Scores").get_by_role("radio")
+    assert planes.all_inner_texts() == ["×1", "×8"]
+    pictures = [plane.locator("image").get_attribute("href") for plane in planes.all()]
+    assert page.locator(".region.now").get_attribute("href") == pictures[0] != pictures[1]
+    planes.first.press("ArrowRight")
     assert "right gets the most weight, 1.00" in page.locator(".said").inner_text() != before
+    assert page.locator(".region.now").get_attribute("href") == pictures[1]
+    assert axe(page) == []
     page.set_viewport_size({"width": 360, "height": 700})
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 

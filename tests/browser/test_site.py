@@ -325,6 +325,21 @@ def test_the_front_has_no_side_bars_and_its_first_input_is_near(page, site):
     assert page.locator("figure").first.bounding_box()["width"] > 900
 
 
+def test_the_first_screen_of_a_phone_has_the_button_and_the_crossing_arcs(browser, site):
+    phone = {"width": 360, "height": 740}
+    context = browser.new_context(viewport=phone, has_touch=True, is_mobile=True)
+    page = context.new_page()
+    page.goto((site / "index.html").as_uri())
+    figure = page.locator("figure").first
+    for each in (page.locator("a.start"), *figure.locator(".query [role=option]").all()):
+        box = each.bounding_box()
+        assert box["y"] > 0 and box["y"] + box["height"] < 740
+    assert not re.search(r"\b(Enter|Tab|arrow keys)\b", page.locator("body").inner_text())
+    assert figure.get_by_role("button", disabled=True).count() == 0
+    assert figure.get_by_role("button").count() <= 2
+    context.close()
+
+
 def test_an_address_sets_the_number_and_a_number_the_address(page, site):
     page.goto((site / "index.html").as_uri() + "#21")
     box = page.get_by_role("textbox", name="Type any number")

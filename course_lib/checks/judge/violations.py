@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from course_lib.checks.judge.comparisons import (
-    COMPARISONS,
     Cause,
     Problem,
     arrays_agree,
+    close,
     tolerance_for,
 )
 from course_lib.checks.judge.contract import (
@@ -188,7 +188,7 @@ def _of_the_outputs(
     def wrong_numbers(outputs: Recorded) -> Found:
         if problem := _checked(wrong_shape, returns, expected.outputs, outputs):
             return "shape", problem
-        compare = exercise.marking.comparisons.get(probe.compare) or COMPARISONS[probe.compare]
+        compare = {"close": close, **exercise.marking.comparisons}[probe.compare]
         return "values", _checked(compare, probe, expected.outputs, outputs)
 
     def wrong_in_any_kind() -> Problem | None:

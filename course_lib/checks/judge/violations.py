@@ -7,8 +7,8 @@ The others count toward the probe's own part.
 
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -100,6 +100,18 @@ def find_violations(
         for part in ["hygiene" if aspect in HYGIENE else probe.part]
         if problem is not None
     ]
+
+
+def described(exercise: Exercise, found: Iterable[Violation]) -> list[Violation]:
+    """Return violations in which the first property that wrong values violate is the problem."""
+
+    def of(violation: Violation) -> Problem:
+        if violation.aspect != "values" or isinstance(violation.problem, Cause):
+            return violation.problem
+        broken = (prop(violation.probe, violation.seen) for prop in exercise.properties)
+        return next(filter(None, broken), violation.problem)
+
+    return [replace(violation, problem=of(violation)) for violation in found]
 
 
 def _of_a_call_that_returned(

@@ -4,7 +4,8 @@ import functools
 
 import numpy as np
 
-from course_lib.checks.judge.definitions import Exercise, Marking, Property, Returned
+from course_lib.checks.judge.comparisons import Problem
+from course_lib.checks.judge.definitions import Exercise, Marking, Returned
 from course_lib.checks.observe.probe import array
 from course_lib.exercises.kit import Problems, call, edge, in_eighths, like, mistake
 
@@ -127,14 +128,15 @@ for limit in (20, 30, 50, 60, 80, 88, 100, 500, 709):
     like(clipped)(functools.partial(clipped, limit=limit))
 
 
-def does_not_sum_to_one(probe, outputs) -> str | None:
+def does_not_sum_to_one(probe, seen) -> Problem | None:
     axis = probe.kwargs.get("axis", -1)
     with np.errstate(all="ignore"):
-        sums = np.ravel(outputs.data.sum(axis=axis))
+        sums = np.ravel(seen.outputs.data.sum(axis=axis))
     if np.isnan(sums).any() or np.allclose(sums, 1.0, atol=1e-4):
         return None
     first = sums[np.argmax(np.abs(sums - 1.0))]
-    return f"Your weights sum to {first:.5g} along axis {axis} where they must sum to 1."
+    fact = f"Your weights sum to {first:.5g} along axis {axis} where they must sum to 1."
+    return Problem("does_not_sum_to_one", fact, "What exactly do you divide by?")
 
 
 EXERCISE = Exercise(
@@ -143,9 +145,7 @@ EXERCISE = Exercise(
     difficulty=1,
     returns=(Returned("weights", "array", "float", ("the shape of scores",)),),
     probes=problems,
-    properties=(
-        Property("does_not_sum_to_one", does_not_sum_to_one, "What exactly do you divide by?"),
-    ),
+    properties=(does_not_sum_to_one,),
     hints=(
         "Adding the same number to all scores of a row does not change its weights. Which number "
         "makes the largest exponent exactly 0?",

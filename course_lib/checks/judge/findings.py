@@ -149,8 +149,7 @@ def findings_of(
 
     def order(v: Violation) -> tuple:
         named = v.problem.id in known or (cause and name_of(v.problem) == cause)
-        is_error = v.aspect == "raised" and not name_of(v.problem)  # it may follow from the others
-        return not named, _rank(v, unchanged), is_error, v.problem.id in _UNNAMED, shown_first(v)
+        return not named, _rank(v, unchanged), v.problem.id in _UNNAMED, shown_first(v)
 
     left.sort(key=order)
     said, is_told = {finding.id for finding in findings}, False
@@ -238,10 +237,8 @@ def _rank(violation: Violation, wrong_and_unchanged: set[str]) -> int:
         return 1
     if problem.id == "attribute_shape" or aspect == "shape":
         return 2
-    if aspect == "values" and violation.part == "values" and name_of(problem):
-        return 3
     if aspect == "raised" and violation.part == "values":
-        return 6 if importance(violation)[1] else 3  # after wrong values of plainer calls
+        return 3
     if aspect == "values":
         return (5 if violation.part == "values" else 7) - (problem.id == "not_a_number")
     return 8

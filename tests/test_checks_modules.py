@@ -6,10 +6,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_lib.checks.judge.comparisons import dropout_on_weights, dropout_values
 from course_lib.checks.observe.call import observe
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.checks.observe.record import record
+from course_lib.exercises._attention.dropout import dropout_on_weights, dropout_values
 
 P = 0.4
 

@@ -55,13 +55,13 @@ def test_correct_answers_pass_with_every_seed_also_with_float32_inside(name, mon
 @pytest.mark.parametrize(
     ("exercise", "name"),
     [
-        ("blocked_attention", "no_care_for_infinity"),
-        ("EncoderBlock", "Gelu"),
+        ("blocked_attention", "empty_row"),
+        ("EncoderBlock", "no_relu (3)"),
         ("LanguageModel", "GeluByTanh"),
     ],
 )
 def test_the_points_of_a_wrong_answer_do_not_depend_on_the_seed(exercise, name):
-    answer = next(one for one in variants(ROOT, exercise) if one.name == name)
+    answer = next(one for one in all_answers(ROOT, exercise) if one.name == name)
     row = judge_variant(answer, range(6))
     assert row.lowest == row.highest < 0.8
 

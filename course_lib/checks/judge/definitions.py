@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from course_lib.checks.observe.observation import Observation
 from course_lib.checks.observe.probe import Probe
 
 
@@ -43,25 +44,6 @@ class Mistake:
     answers: tuple[Callable, ...]
     message: str
     hint: str
-
-
-@dataclass(frozen=True)
-class Property:
-    """A property of every correct answer, tested when no known mistake fits.
-
-    `violated` gets the probe and the recorded outputs (NumPy arrays), or with `of` the record of
-    that attribute (None where there is none), and returns a sentence with the student's own
-    numbers, or None if the property holds or does not apply.
-    """
-
-    id: str
-    violated: Callable[[Probe, Any], str | None]
-    hint: str
-    of: str = ""
-
-    def broken_by(self, probe: Probe, seen: Any) -> str | None:
-        """Return the sentence about an observation that violates the property, or None."""
-        return self.violated(probe, seen.attributes.get(self.of) if self.of else seen.outputs)
 
 
 def of_its_name(*args: Any, **kwargs: Any) -> Any:
@@ -147,7 +129,8 @@ class Exercise:
             `course_lib.reference`. For a class: `oracle(construct, state, *args, **kwargs)`.
         mistakes: those that its file shares with others; the loader puts the file's own before
             them. If several give the same numbers, the first one is named.
-        properties: the most informative first.
+        properties: what holds for every correct answer, the most informative first. Each gets a
+            probe and its observation, and returns the problem if it does not hold.
         hints: concept, recipe, almost code.
     """
 
@@ -161,7 +144,7 @@ class Exercise:
     probes: Callable[[np.random.Generator], Iterable[Probe | str]]
     oracle: Callable = of_its_name
     mistakes: Sequence[Mistake] = ()
-    properties: Sequence[Property] = ()
+    properties: Sequence[Callable[[Probe, Observation], Any]] = ()
     hints: tuple[str, str, str]
     rules: Rules = Rules()
     marking: Marking = Marking()

@@ -211,8 +211,7 @@ def _error_of(seen: Observation) -> tuple[str, ...]:
     """Return the type of an error and the words after the name of the function called."""
     if seen.raised is None:
         return ()
-    words = seen.raised.message.split()
-    return (seen.raised.type_name, *(words[1:] if words and words[0].endswith("()") else words))
+    return (seen.raised.type_name, *seen.raised.message.split())
 
 
 def _says_little(seen: Observation) -> bool:
@@ -280,7 +279,7 @@ def explain(
             found.append(naming.explained_by(mistake, look))
     if not any(found) and not broken:
         found += (naming.explained_by(*pair, is_cause=True) for pair in naming.cut_off())
-    named = [one for one in found if one and (one.is_whole or not broken)] + broken
+    named = [one for one in found if one] + broken
     return max(named, key=lambda one: len(one.shown), default=None)
 
 

@@ -10,7 +10,7 @@ from course_lib.checks.judge.example import importance, shown_first, with_number
 from course_lib.checks.judge.explain import Explanation, name_of
 from course_lib.checks.judge.report import Finding
 from course_lib.checks.judge.shrink import Observer, try_shrink
-from course_lib.checks.judge.violations import HYGIENE, Prepared, Violation
+from course_lib.checks.judge.violations import HYGIENE, Prepared, Violation, described
 from course_lib.checks.observe.observation import Observation
 
 _MAX_FINDINGS = 4
@@ -56,9 +56,7 @@ class _Failures:
         ]
         self.shown: Violation | None = None
 
-    def say(
-        self, violation: Violation, like: list[Violation], mistake=None, prop=None
-    ) -> Violation:
+    def say(self, violation: Violation, like: list[Violation], mistake=None) -> Violation:
         """Return this failure, on a smaller input if it is the first to be mentioned."""
         if self.shown is not None or not any(violation.aspect in group for group in _TELLING):
             return violation
@@ -68,7 +66,7 @@ class _Failures:
             others = [v for v in like if (v.aspect, v.problem.id, v.part) == kind]
             others.remove(violation)
             failures = [violation, *sorted(others, key=importance)]
-            small = try_shrink(self._exercise, failures, self._observe_more, mistake, prop)
+            small = try_shrink(self._exercise, failures, self._observe_more, mistake)
             self.shown = small or violation
         return self.shown
 
@@ -127,7 +125,7 @@ def findings_of(
             findings[0] = replace(findings[0], message=message)
     left = [
         v
-        for v in violations
+        for v in described(exercise, violations)
         if (v.probe.name, v.aspect) not in explained
         and not (v.probe.name in known_shown and v.aspect not in HYGIENE and follows(v))
     ]
@@ -151,25 +149,20 @@ def findings_of(
 
     def order(v: Violation) -> tuple:
         named = v.problem.id in known or (cause and name_of(v.problem) == cause)
-        is_error = v.aspect == "raised" and not name_of(v.problem)  # it may follow from the others
-        return not named, _rank(v, unchanged), is_error, v.problem.id in _UNNAMED, shown_first(v)
+        return not named, _rank(v, unchanged), v.problem.id in _UNNAMED, shown_first(v)
 
     left.sort(key=order)
-    said = {finding.id for finding in findings}
-    asked = False
+    said, is_told = {finding.id for finding in findings}, False
     has_hygiene = any(v.part == "hygiene" for v in left)
     for violation in left:
         problem = violation.problem
-        if violation.aspect == "values" and problem.id not in known and not asked:
-            asked = True
-            if finding := _violated_property(exercise, left, failures):
-                said |= {finding.id, "wrong_values"}
-                findings.append(finding)
         of_outputs = violation.aspect == "gradients" or problem.id == "attribute_values"
         if of_outputs and violation.probe.name in misled and name_of(problem) != cause:
             continue  # these follow from wrong outputs
-        if problem.id == "precision_lost" and "wrong_values" in said:
+        if problem.id in _OF_THE_VALUES and is_told:
             continue  # a wrong value may happen to be nearly correct
+        if violation.aspect == "values" and not isinstance(problem, Cause):
+            is_told |= problem.id not in ("precision_lost", "not_a_number")
         ids = {problem.id, name_of(problem) or problem.id}
         told = {violation.part, *(finding.part for finding in findings)}
         if ids & said or len(findings) >= _MAX_FINDINGS - (has_hygiene and "hygiene" not in told):
@@ -244,31 +237,11 @@ def _rank(violation: Violation, wrong_and_unchanged: set[str]) -> int:
         return 1
     if problem.id == "attribute_shape" or aspect == "shape":
         return 2
-    if aspect == "values" and violation.part == "values" and name_of(problem):
-        return 3
     if aspect == "raised" and violation.part == "values":
-        return 6 if importance(violation)[1] else 3  # after wrong values of plainer calls
+        return 3
     if aspect == "values":
         return (5 if violation.part == "values" else 7) - (problem.id == "not_a_number")
     return 8
-
-
-def _violated_property(
-    exercise: Exercise, violations: list[Violation], failures: _Failures
-) -> Finding | None:
-    """Return a finding on the first property that wrong values break, or None."""
-    failing = sorted((v for v in violations if v.aspect == "values"), key=importance)
-    for prop in exercise.properties:
-        for violation in failing:
-            if prop.broken_by(violation.probe, violation.seen):
-                failure = failures.say(violation, failing, prop=prop)
-                sentence = prop.broken_by(failure.probe, failure.seen) or ""
-                if sentence and failures.is_elsewhere(failure):
-                    sentence = _of_another_input(sentence)
-                if violation.probe.scenario != "call":
-                    sentence = f"{failures.case_of(violation)} {sentence}".strip()
-                return Finding(prop.id, sentence, prop.hint, violation.part)
-    return None
 
 
 def notes_of(seen: Mapping[str, Observation]) -> list[str]:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from course_lib.checks.judge.comparisons import same_record
-from course_lib.checks.judge.definitions import Exercise, Mistake, Property
+from course_lib.checks.judge.definitions import Exercise, Mistake
 from course_lib.checks.judge.explain import Replay
 from course_lib.checks.judge.general_mistakes import RELATIONS, are_related
 from course_lib.checks.judge.prepare import expect
-from course_lib.checks.judge.violations import Violation, find_violations
+from course_lib.checks.judge.violations import Violation, described, find_violations
 from course_lib.checks.observe.observation import Observation
 from course_lib.checks.observe.probe import Array, Probe
 from course_lib.checks.observe.scenarios import STATISTICS
@@ -36,11 +36,10 @@ def try_shrink(
     failures: Sequence[Violation],
     observe_more: Observer,
     mistake: Mistake | None = None,
-    prop: Property | None = None,
 ) -> Violation | None:
     """Return a failure like the first one on a smaller input, or None if none is found.
 
-    The known mistake and the property, if given, must also explain the smaller failure.
+    The known mistake, if given, must also explain the smaller failure.
     """
     first = failures[0]
     alike = [f.probe for f in failures if f.probe.scenario in ("call", first.probe.scenario)]
@@ -74,12 +73,12 @@ def try_shrink(
                 if candidate.name not in seen:
                     return None
                 observed = seen[candidate.name]
-                for found in find_violations(exercise, candidate, expected, observed):
+                violations = find_violations(exercise, candidate, expected, observed)
+                for found in (*violations, *described(exercise, violations)):
                     if (
                         _is_same(found, first)
                         and _is_confirmed(exercise, found)
                         and (mistake is None or _reproduces(exercise, mistake, found))
-                        and (prop is None or prop.broken_by(candidate, observed))
                         # Otherwise the example could contradict the exercise's tally.
                         and (
                             exercise.marking.tally is None

@@ -7,18 +7,18 @@ The others count toward the probe's own part.
 
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
 
 from course_lib.checks.judge.comparisons import (
-    COMPARISONS,
     Cause,
     Problem,
     arrays_agree,
+    close,
     tolerance_for,
 )
 from course_lib.checks.judge.contract import (
@@ -100,6 +100,18 @@ def find_violations(
         for part in ["hygiene" if aspect in HYGIENE else probe.part]
         if problem is not None
     ]
+
+
+def described(exercise: Exercise, found: Iterable[Violation]) -> list[Violation]:
+    """Return violations in which the first property that wrong values violate is the problem."""
+
+    def of(violation: Violation) -> Problem:
+        if violation.aspect != "values" or isinstance(violation.problem, Cause):
+            return violation.problem
+        broken = (prop(violation.probe, violation.seen) for prop in exercise.properties)
+        return next(filter(None, broken), violation.problem)
+
+    return [replace(violation, problem=of(violation)) for violation in found]
 
 
 def _of_a_call_that_returned(
@@ -188,7 +200,7 @@ def _of_the_outputs(
     def wrong_numbers(outputs: Recorded) -> Found:
         if problem := _checked(wrong_shape, returns, expected.outputs, outputs):
             return "shape", problem
-        compare = exercise.marking.comparisons.get(probe.compare) or COMPARISONS[probe.compare]
+        compare = {"close": close, **exercise.marking.comparisons}[probe.compare]
         return "values", _checked(compare, probe, expected.outputs, outputs)
 
     def wrong_in_any_kind() -> Problem | None:

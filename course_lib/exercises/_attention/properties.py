@@ -6,11 +6,11 @@ self-attention; `valid_lens` and `mask` if there are any.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from course_lib.checks.judge.definitions import Property
+from course_lib.checks.judge.comparisons import Problem
+from course_lib.checks.observe.observation import Observation
 from course_lib.checks.observe.probe import Array, Probe
 from course_lib.checks.observe.record import Recorded
 from course_lib.reference.masked_softmax import allowed_keys
@@ -81,30 +81,38 @@ def first_of(found: np.ndarray) -> tuple[int, ...] | None:
     return tuple(int(i) for i in np.argwhere(found)[0]) if found.any() else None
 
 
-def rows_that_do_not_sum_to_one(probe, weights, allowed) -> str | None:
-    """Describe a query with an allowed key whose weights do not sum to 1."""
-    sums, much = weights.sum(-1), more_than_rounding(probe)
-    place = first_of((np.abs(sums - 1) > much) & allowed.any(-1))
-    if place is None:
-        return None
-    digits = 3 if abs(sums[place] - 1) > 1e-3 else 9
-    return f"The weights of {place_of(place)} sum to {sums[place]:.{digits}f} instead of 1."
-
-
-def weight_on_a_dropped_key(probe, weights, allowed) -> str | None:
+def dropped_key_has_weight(probe, weights, allowed) -> Problem | None:
     """Describe a key that has weight although it is not allowed."""
     stray = (
         (np.abs(weights) > more_than_rounding(probe)) & ~allowed & allowed.any(-1, keepdims=True)
     )
     if (place := first_of(stray)) is None:
         return None
-    return (
+    return Problem(
+        "dropped_key_has_weight",
         f"The weight that {place_of(place[:-1])} gives to key {place[-1]} is "
-        f"{weights[place]:.3g}, but this query may not attend to that key."
+        f"{weights[place]:.3g}, but this query may not attend to that key.",
+        "Is the score of this key -inf before the softmax, and over which axis does the softmax "
+        "run?",
     )
 
 
-def weight_in_an_empty_row(probe, weights, allowed) -> str | None:
+def rows_do_not_sum_to_one(probe, weights, allowed) -> Problem | None:
+    """Describe a query with an allowed key whose weights do not sum to 1."""
+    sums, much = weights.sum(-1), more_than_rounding(probe)
+    place = first_of((np.abs(sums - 1) > much) & allowed.any(-1))
+    if place is None:
+        return None
+    digits = 3 if abs(sums[place] - 1) > 1e-3 else 9
+    return Problem(
+        "rows_do_not_sum_to_one",
+        f"The weights of {place_of(place)} sum to {sums[place]:.{digits}f} instead of 1.",
+        "Which keys count for this query in your code? What are their exponentials divided by, and "
+        "does a later step change the weights?",
+    )
+
+
+def empty_row_has_weight(probe, weights, allowed) -> Problem | None:
     """Describe a query that has weights although no key is allowed."""
     found = (np.abs(weights) > more_than_rounding(probe)).any(-1) & ~allowed.any(-1)
     if (place := first_of(found)) is None:
@@ -115,41 +123,25 @@ def weight_in_an_empty_row(probe, weights, allowed) -> str | None:
         shown = share if row.size > 1 else "its only key gets weight 1"
     else:
         shown = "its weights are " + ", ".join(f"{weight:.3g}" for weight in row)
-    return f"No key may be attended to by {place_of(place)}, yet {shown}."
-
-
-_OF_WEIGHTS = {
-    "dropped_key_has_weight": (
-        weight_on_a_dropped_key,
-        "Is the score of this key -inf before the softmax, and over which axis does the softmax "
-        "run?",
-    ),
-    "rows_do_not_sum_to_one": (
-        rows_that_do_not_sum_to_one,
-        "Which keys count for this query in your code? What are their exponentials divided by, and "
-        "does a later step change the weights?",
-    ),
-    "empty_row_has_weight": (
-        weight_in_an_empty_row,
+    return Problem(
+        "empty_row_has_weight",
+        f"No key may be attended to by {place_of(place)}, yet {shown}.",
         "Which scores of this row enter the softmax, and what happens to its weights afterwards?",
-    ),
-}
-
-
-def _of_weights(of: str) -> tuple[Property, ...]:
-    """Make the properties of weights that are returned ("") or stored in an attribute."""
-
-    def where_seen(violated) -> Callable:
-        def on_recorded(probe: Probe, recorded: Recorded | None) -> Any:
-            both = seen(probe, recorded)
-            return None if both is None else violated(probe, *both)
-
-        return on_recorded
-
-    return tuple(
-        Property(name, where_seen(violated), hint, of)
-        for name, (violated, hint) in _OF_WEIGHTS.items()
     )
 
 
-RETURNED, WEIGHTS = _of_weights(""), _of_weights(KEPT)
+def _of_weights(where: Callable[[Observation], Recorded | None]) -> tuple[Callable, ...]:
+    """Return the properties of the weights that are found at one place of an observation."""
+
+    def of(describe) -> Callable[[Probe, Observation], Problem | None]:
+        def violated(probe, observation) -> Problem | None:
+            both = seen(probe, where(observation))
+            return None if both is None else describe(probe, *both)
+
+        return violated
+
+    return tuple(map(of, (dropped_key_has_weight, rows_do_not_sum_to_one, empty_row_has_weight)))
+
+
+RETURNED = _of_weights(lambda observation: observation.outputs)
+WEIGHTS = _of_weights(lambda observation: observation.attributes.get(KEPT))

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from course_lib.checks.judge.comparisons import dropout_values
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Array, Probe, tensor
+from course_lib.exercises._attention.dropout import DROPPING, dropout_values
 from course_lib.exercises._attention.mistakes import HEADS_MIXED_UP, shared
 from course_lib.exercises._attention.modules import AttentionModule
 from course_lib.exercises._attention.padding import FAR, largest_padding
@@ -206,4 +206,5 @@ EXERCISE = Exercise(
         "(B, n, m), what you keep, outputs (B, n, v). If the scores come out with one axis too "
         "many, compare the shape of `self.w_v.weight` with what `additive_scores` asks for.",
     ),
+    marking=DROPPING,
 )

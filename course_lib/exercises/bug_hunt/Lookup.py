@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from course_lib.checks.judge.comparisons import dropout_values
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Array, Probe, tensor
 from course_lib.exercises._attention import mistakes as of_any_attention
+from course_lib.exercises._attention.dropout import DROPPING, dropout_values
 from course_lib.exercises._attention.mistakes import (
     HEADS_MIXED_UP,
     DropoutInEval,
@@ -200,4 +200,5 @@ EXERCISE = Exercise(
         "self.attention_weights = weights.detach()\n"
         "return self.dropout(weights) @ values  # an nn.Dropout made in __init__",
     ),
+    marking=DROPPING,
 )

@@ -114,11 +114,7 @@ def of_product(tanh) -> Any:
     return factored_additive_scores
 
 
-for tanh in (
-    lambda p: (p - 1) / (p + 1),
-    lambda p: 1 - 2 / (p + 1),
-    lambda p: p / (p + 1) * 2 - 1,
-):
+for tanh in (lambda p: (p - 1) / (p + 1), lambda p: 1 - 2 / (p + 1)):
     like(no_guard)(of_product(tanh))
 
 
@@ -131,13 +127,6 @@ def sum_guarded(projected_queries, projected_keys, w_v) -> Tensor:
     """
     sums = projected_queries.unsqueeze(2) + projected_keys.unsqueeze(1)
     is_fast = sums.dtype != torch.float16 and sums.abs().max() <= 80
-    return factored(projected_queries, projected_keys, w_v, is_fast)
-
-
-@like(sum_guarded)
-def no_lower_limit(projected_queries, projected_keys, w_v) -> Tensor:
-    largest = max(projected_queries.max(), projected_keys.max())
-    is_fast = largest <= limit(projected_queries.dtype)
     return factored(projected_queries, projected_keys, w_v, is_fast)
 
 

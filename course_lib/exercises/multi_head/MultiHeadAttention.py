@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from course_lib.checks.judge.comparisons import dropout_values
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._attention.dropout import DROPPING, dropout_values
 from course_lib.exercises._attention.mistakes import shared
 from course_lib.exercises._attention.modules import AttentionModule, WithHeads
 from course_lib.exercises._attention.padding import FAR, far_above, largest_padding
@@ -305,4 +305,5 @@ EXERCISE = Exercise(
         "take two heads and print a shape after every line. At which line does a (batch, n, "
         "m) mask no longer fit?",
     ),
+    marking=DROPPING,
 )

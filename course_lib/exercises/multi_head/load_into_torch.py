@@ -181,12 +181,6 @@ def mode_changed(mha, reference) -> None:
     reference.eval()
 
 
-@like(mode_changed)
-def mode_of_mha_changed(mha, reference) -> None:
-    load(mha, reference, "qkv")
-    mha.eval()
-
-
 EXERCISE = Exercise(
     points=3,
     minutes=20,

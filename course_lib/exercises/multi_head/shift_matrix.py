@@ -6,7 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from course_lib.checks.judge.definitions import Exercise, Property, Returned
+from course_lib.checks.judge.comparisons import Problem
+from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.exercises.kit import Problems, call, edge, like, mistake
 from course_lib.reference import multi_head as oracle
 
@@ -30,17 +31,20 @@ def problems(rng) -> Problems:
     yield edge(further, 4, scenario="with_a_device_and_a_dtype")
 
 
-def arrives(probe, outputs) -> str | None:
+def does_not_arrive(probe, seen) -> Problem | None:
     offset, size = (probe.args[name] for name in ("offset", "embed_dim"))
     start = max(0, -offset)
     table = oracle.positional_encoding(start + 4 + max(0, offset), size).outputs
     for p in range(start, start + 4):
-        found, expected = outputs.data @ table[p], table[p + offset]
+        found, expected = seen.outputs.data @ table[p], table[p + offset]
         if not np.allclose(found, expected, atol=1e-2):
             where = int(np.argmax(~(np.abs(found - expected) <= 1e-2)))
-            return (
+            return Problem(
+                "does_not_arrive",
                 f"{_SHIFTS} For position {p}, yours gives {found[where]:.2f} in column {where}, "
-                f"and the encoding of position {p + offset} has {expected[where]:.2f} there."
+                f"and the encoding of position {p + offset} has {expected[where]:.2f} there.",
+                "By which angle must each pair of columns turn, in which direction, and which "
+                "columns are a pair?",
             )
     return None
 
@@ -127,14 +131,7 @@ EXERCISE = Exercise(
     builds_on=("positional_encoding",),
     returns=(Returned("matrix", "tensor", "any float", ("embed_dim", "embed_dim")),),
     probes=problems,
-    properties=(
-        Property(
-            "does_not_arrive",
-            arrives,
-            "By which angle must each pair of columns turn, in which direction, and which columns "
-            "are a pair?",
-        ),
-    ),
+    properties=(does_not_arrive,),
     hints=(
         "Each pair of columns is a clock hand. To move on by some positions is to turn every "
         "hand, each by an angle that does not depend on where it points.",

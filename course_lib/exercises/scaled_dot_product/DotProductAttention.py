@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.checks.judge.comparisons import dropout_values
 from course_lib.checks.judge.definitions import Exercise
 from course_lib.checks.observe.probe import Probe
+from course_lib.exercises._attention.dropout import DROPPING, dropout_values
 from course_lib.exercises._attention.mistakes import shared
 from course_lib.exercises._attention.modules import AttentionModule
 from course_lib.exercises._attention.padding import FAR, far_above, largest_padding
@@ -110,4 +110,5 @@ EXERCISE = Exercise(
         "self.attention_weights = weights.detach()\n"
         "return self.dropout(...) @ values",
     ),
+    marking=DROPPING,
 )

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from course_lib.checks.judge.definitions import Property
+from course_lib.checks.judge.comparisons import Problem
 from course_lib.checks.observe.probe import Array, tensor
 from course_lib.exercises._attention.properties import RETURNED, given, more_than_rounding
 
@@ -45,20 +45,17 @@ def large(rng, make_array=tensor) -> list[Array]:
     ]
 
 
-def _outputs_are_not_weighted_values(probe, outputs) -> str | None:
-    theirs, weights = (item.data for item in outputs.items.values())
+def outputs_are_not_weighted_values(probe, seen) -> Problem | None:
+    theirs, weights = (item.data for item in seen.outputs.items.values())
     made = weights @ given(probe, "values")
     much = more_than_rounding(probe)
     if not np.isfinite(weights).all() or np.allclose(made, theirs, rtol=much, atol=1e-4):
         return None
-    return "The outputs that you return are not the weights that you return times the values."
-
-
-PROPERTIES = (
-    Property(
+    return Problem(
         "outputs_are_not_weighted_values",
-        _outputs_are_not_weighted_values,
+        "The outputs that you return are not the weights that you return times the values.",
         "Which weights multiply the values, and do you change the outputs afterwards?",
-    ),
-    *RETURNED,
-)
+    )
+
+
+PROPERTIES = (outputs_are_not_weighted_values, *RETURNED)

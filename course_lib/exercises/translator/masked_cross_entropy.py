@@ -154,12 +154,6 @@ def log_of_softmax(logits, targets, valid_lens) -> Tensor:
 
 
 @like(log_of_softmax)
-def log_of_the_chosen(logits, targets, valid_lens) -> Tensor:
-    real = real_of(targets, valid_lens)
-    return mean(-taken(logits.softmax(-1), targets).log().masked_fill(~real, 0.0), real)
-
-
-@like(log_of_softmax)
 def log_times_real(logits, targets, valid_lens) -> Tensor:
     real = real_of(targets, valid_lens)
     return mean(-taken(logits.softmax(-1), targets).log() * real, real)

@@ -57,6 +57,13 @@ def through_numpy(queries, keys, w_q, w_k, w_v):
     return torch.from_numpy(features @ v)
 
 
+@wrong()
+def turned_unless_it_fits(queries, keys, w_q, w_k, w_v):
+    w_q = w_q if w_q.shape[0] == queries.shape[-1] else w_q.T
+    w_k = w_k if w_k.shape[0] == keys.shape[-1] else w_k.T
+    return torch.tanh((queries @ w_q)[:, :, None] + (keys @ w_k)[:, None]) @ w_v
+
+
 _projected = {}
 
 
@@ -79,20 +86,6 @@ keys_without_gradient = wrong()(
     projected(lambda q, k, v: torch.tanh(q[:, :, None] + k.data[:, None]) @ v)
 )
 always_float32 = wrong("dtype_changed")(changed(lambda *inputs: [x.float() for x in inputs]))
-columns_for_features = wrong("weights_not_transposed")(
-    lambda queries, keys, w_q, w_k, w_v: (
-        torch.tanh((queries @ w_q)[:, :, None] + (keys @ w_k)[:, None]) @ w_v
-    )
-)
-turned_unless_it_fits = wrong()(
-    lambda queries, keys, w_q, w_k, w_v: columns_for_features(
-        queries,
-        keys,
-        w_q if w_q.shape[0] == queries.shape[-1] else w_q.T,
-        w_k if w_k.shape[0] == keys.shape[-1] else w_k.T,
-        w_v,
-    )
-)
 tanh_by_hand = wrong("not_a_number")(
     paired(lambda x, v: (x.exp() - (-x).exp()) / (x.exp() + (-x).exp()) @ v)
 )

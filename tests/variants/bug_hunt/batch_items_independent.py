@@ -55,7 +55,6 @@ more_than_allowed = wrong("accepts_turns_nan")(each(lambda a, b: not (a - b).nor
 in_eval_mode = wrong("accepts_train_mode")(
     lambda module, *inputs: all(_each(module.eval(), *inputs, _close))
 )
-exactly_equal = wrong("rejects_rounding")(each(torch.equal))
 default_tolerance = wrong("tolerance_too_small")(each(torch.allclose))
 
 

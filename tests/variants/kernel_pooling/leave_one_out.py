@@ -49,13 +49,6 @@ def default_dtype(inputs, targets, bandwidth):
     return predictions
 
 
-def weighing(weigh):
-    """Predictions from `weigh(scores, diagonal)`."""
-    return lambda inputs, targets, bandwidth: (
-        weigh(scores_of(inputs, bandwidth), diagonal(inputs)) @ targets
-    )
-
-
 @wrong("gradient_cut")
 def detached(inputs, targets, bandwidth):
     if isinstance(bandwidth, torch.Tensor):
@@ -63,12 +56,12 @@ def detached(inputs, targets, bandwidth):
     return masked_diagonal(inputs.detach(), targets.detach(), bandwidth)
 
 
-nan_when_alone = wrong("single_point_nan")(
-    weighing(lambda s, own: s.masked_fill(own, -math.inf).softmax(-1))
-)
-nan_to_num_at_the_end = wrong("gradient_not_finite")(
-    lambda *inputs: torch.nan_to_num(nan_when_alone(*inputs))
-)
+@wrong("gradient_not_finite")
+def nan_to_num_at_the_end(inputs, targets, bandwidth):
+    scores = scores_of(inputs, bandwidth).masked_fill(diagonal(inputs), -math.inf)
+    return torch.nan_to_num(scores.softmax(-1) @ targets)
+
+
 column = wrong("axis_kept")(lambda *inputs: masked_diagonal(*inputs)[:, None])
 
 

@@ -93,7 +93,6 @@ class Almost(Concatenated):
 
 but = wrong_in(Almost)
 KeysAlone = but("not_as_requested", result=lambda self: self.keys)
-Stacked = but("not_as_requested", result=lambda self: torch.stack((self.keys, self.keys)))
 NothingReturned = but(result=lambda self: None)
 LastThousand = but(result=lambda self: (self.keys[:, :, -1000:], self.values[:, :, -1000:]))
 

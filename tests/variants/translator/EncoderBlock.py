@@ -146,10 +146,6 @@ def with_the_first_lengths(self, x, z, valid_lens):
 
 but = wrong_in(Almost)
 KeepsTheFirstLengths = but(attend=with_the_first_lengths)
-ValuesAsTheyAre = but(attend=lambda self, x, z, lens: x + self.attention(z, z, x, lens))
-Gelu = but(
-    "no_relu", change=lambda self, d, h, options: self.feed_forward.insert(1, nn.GELU()).pop(2)
-)
 ReluAfterBoth = but(change=lambda self, d, h, options: self.feed_forward.append(nn.ReLU()))
 WithDropout = but(change=lambda self, d, h, options: self.feed_forward.append(nn.Dropout(0.1)))
 

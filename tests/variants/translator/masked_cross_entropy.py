@@ -73,7 +73,6 @@ guessed_from_zero = but("wrong_values", real=lambda targets, lens: targets != 0)
 positions_on_the_cpu = but(
     "cpu_tensor", real=lambda targets, lens: torch.arange(targets.shape[1]) < lens[:, None]
 )
-reshaped = but(log_p=lambda x: x.reshape(len(x), x.shape[2], -1).log_softmax(1).transpose(1, 2))
 in_float32 = but(log_p=lambda logits: logits.float().log_softmax(-1))
 detached = but("gradient_cut", log_p=lambda logits: logits.detach().log_softmax(-1))
 

@@ -59,8 +59,6 @@ def own_softmax(query, keys, values):
 
 
 textbook = right(lambda q, k, v: ((w := weights_of(q, k)) @ v, w))
-eighth = wrong()(lambda q, k, v: ((w := torch.softmax(k @ q / 8, 0)) @ v, w))
-scores_divided_by_their_sum = wrong()(lambda q, k, v: ((w := (s := k @ q) / s.sum()) @ v, w))
 output_only = wrong("one_result_only")(lambda q, k, v: weights_of(q, k) @ v)
 weights_only = wrong()(lambda q, k, v: weights_of(q, k))
 weights_first = wrong("results_in_another_order")(lambda q, k, v: ((w := weights_of(q, k)), w @ v))

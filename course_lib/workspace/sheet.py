@@ -87,6 +87,12 @@ def read_sheet(path: Path) -> Sheet:
     if not rows or len(rows[0]) == 1:
         raise ExportError(f"{path} is not a CSV file (it has one column only): download it again")
     size = len(rows[0])
+    for number, row in enumerate(rows, 1):
+        if any(cell.strip() for cell in row[size:]):
+            raise ExportError(
+                f"{path}, row {number}: {len(row)} cells below {size} headers. Is a text or a "
+                "number with a comma not in quotes?"
+            )
     header, *rows = [row + [""] * (size - len(row)) for row in rows]
     line_end = next((end for end in ("\r\n", "\n", "\r") if end in text), "\n")
     return Sheet(path, header, rows, delimiter, line_end, encoding)

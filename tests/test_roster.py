@@ -187,6 +187,38 @@ def test_init_takes_a_roster(course, tmp_path, monkeypatch, capsys):
     assert "has no student with an id: write id above the column of ids" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("text", ["a,b\n1,2\n", "id,name\n7,Joe\n7,Jim\n", None])
+def test_a_bad_roster_is_refused_before_a_folder_is_made(tmp_path, capsys, text):
+    if text:
+        (tmp_path / "bad.csv").write_text(text)
+    before = {*tmp_path.iterdir()}
+    assert main(["init", str(tmp_path / "new"), "--roster", str(tmp_path / "bad.csv")]) == 2
+    assert "bad.csv" in capsys.readouterr().err and {*tmp_path.iterdir()} == before
+
+
+def test_invisible_characters_are_not_part_of_an_id(course):
+    (course / "own.csv").write_text("id\u200b,name\n\ufeffada\u200b,Ada Doe\n", encoding="utf-8")
+    assert [one.student for one in read_roster(course / "own.csv", None, {})[1]] == ["ada"]
+
+
+def test_a_line_for_excel_above_the_header_is_left_out(course):
+    (course / "own.csv").write_text("sep=;\r\nid;name\r\nada;Ada Doe\r\n")
+    assert [one.student for one in read_roster(course / "own.csv", None, {})[1]] == ["ada"]
+
+
+def test_two_rows_whose_ids_differ_in_case_only_are_refused(course):
+    (course / "own.csv").write_text("id,name\nada,Ada Doe\nADA,Ada Low\n")
+    with pytest.raises(UsageError, match="has two rows for 'ADA'"):
+        read_roster(course / "own.csv", None, {})
+
+
+@pytest.mark.parametrize("bad", ["", "../up", ".hidden", "1/2", "1.23457E+11", "1,23E+08"])
+def test_a_student_without_a_usable_id_is_named(course, bad):
+    (course / "own.csv").write_text(f'id,name\nada,Ada Doe\n"{bad}",Zoe Low\n,\n')
+    with pytest.raises(UsageError, match="has no id that can name a folder for Zoe Low: write one"):
+        read_roster(course / "own.csv", None, {})
+
+
 class SaidNothing:
     @staticmethod
     def text():

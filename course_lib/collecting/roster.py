@@ -8,7 +8,6 @@ github_id and name.
 """
 
 import contextlib
-import json
 import re
 import unicodedata
 from collections import defaultdict
@@ -26,9 +25,8 @@ from course_lib.grading.exports.lms import IDS
 from course_lib.grading.intake.submissions import NOTEBOOK
 from course_lib.grading.intake.timestamps import parse_time
 from course_lib.workspace.errors import UsageError
-from course_lib.workspace.files import write_atomically
 from course_lib.workspace.sheet import key, listed, read_sheet
-from course_lib.workspace.text import one_line
+from course_lib.workspace.text import one_line, visible
 from course_lib.workspace.worksheet import MODIFIED, in_english
 
 # Each kind of roster: the headers that identify it, and the columns with student ids, first the
@@ -76,29 +74,39 @@ def read_roster(path: Path, system: str | None, known: Known) -> tuple[str, list
     modified = sheet.columns(MODIFIED)[:1]
     times = _times(["".join(row[at].strip() for at in modified) for row in sheet.rows], path)
     people: dict[str, Person] = {}
+    without: list[str] = []
     for row, time in zip(sheet.rows, times, strict=True):
 
         def cells(*names: str, row: Sequence[str] = row) -> list[str]:
             return [row[column].strip() for column in sheet.columns(*names)]
 
-        name, numbers = " ".join(cells(*_NAMES)), cells("Identifier") if kind == "moodle" else []
+        name = " ".join(filter(None, cells(*_NAMES)))
+        numbers = cells("Identifier") if kind == "moodle" else []
         elsewhere = cells(*_ELSEWHERE.get(kind, ()))
         of_files = elsewhere if kind == system == "canvas" else []  # as in the names of the files
         ids = [*of_files, *cells(*_KINDS[kind][1], "email")]
         person = person_of(ids, name, known, numbers)
-        if person is None or name in ("Student, Test", "Test Student"):
-            continue  # a row with maximum points, or Canvas's test student
+        if name in ("Points Possible", "Student, Test", "Test Student"):
+            continue  # Canvas's rows of maxima, and of its test student
+        if person is None:
+            without.append(name)
+            continue
         if kind == system == "moodle":
             of_files = re.findall(r"\d+$", numbers[0])
         section = next(iter(cells("Section", "Group", "Groups")), "")
         about = {"time": time, "elsewhere": "".join(elsewhere), "section": section}
         person = person._replace(ids=of_files or person.ids, **about)
-        if people.setdefault(person.student, person) is not person:
+        if people.setdefault(key(person.student), person) is not person:
             raise UsageError(f"{path} has two rows for {person.student!r}: correct one of them")
     if not people:
         raise UsageError(
             f"{path} has no student with an id: write id above the column of ids (its columns: "
             f"{listed(sheet.header)})"
+        )
+    if any(without):
+        raise UsageError(
+            f"{path} has no id that can name a folder for {listed(without)}: write one, or remove "
+            "the row"
         )
     return kind, list(people.values())
 
@@ -150,8 +158,9 @@ def person_of(
     A student whom the course knows by another id is found by the e-mail address or the number in
     Moodle. The known id is then kept, because the work and the grades are stored under it.
     """
-    usable = re.compile(r"[^./\\\0-\x1f][^/\\\0-\x1f]*")  # a valid folder name
-    ids = [one.strip() for one in ids if usable.fullmatch(one.strip())]
+    # A valid folder name, but not a long number that a spreadsheet has rounded.
+    usable = re.compile(r"(?!\d[.,]\d+E\+\d+$)[^./\\\0-\x1f][^/\\\0-\x1f]*", re.IGNORECASE)
+    ids = [one for one in (visible(text).strip() for text in ids) if usable.fullmatch(one)]
     if not ids:
         return None
     email = next((one for one in ids if "@" in one), "")
@@ -195,8 +204,7 @@ def enroll(course: ClassFolder, people: Collection[Person]) -> tuple[int, int]:
     """
     new, sections = 0, {one.student: one.section for one in people if one.section}
     if sections:
-        text = json.dumps(course.noted("sections") | sections, indent=1)
-        write_atomically(course.private / "sections.json", text)
+        course.note("sections", course.noted("sections") | sections)
     with quiet_nbgrader(), course.gradebook() as gradebook, one_transaction(gradebook):
         known = {one.id: one for one in gradebook.students}
         for one in people:

@@ -123,6 +123,16 @@ def test_a_folder_whose_name_is_written_in_another_way_is_the_same_students(cour
     assert collected(course) == {"Zoe\u0301", "ada"}
 
 
+@pytest.mark.parametrize("place", [".", ".."])
+def test_the_class_folder_is_not_a_download(course, work, capsys, place):
+    hand_in(course, "ada", json.loads(work))
+    before = everything(course)
+    assert main(["collect", "02", place]) == 2
+    assert "holds the class folder itself: name the download" in capsys.readouterr().err
+    assert everything(course) == before
+    assert main(["collect", "02", "submitted"]) == 0, "work that was placed by hand is a class"
+
+
 @pytest.mark.parametrize("end", [" (1).ipynb", "-2.ipynb", ".ipynb.txt"])
 def test_a_renamed_notebook_is_collected_under_the_name_of_the_lesson(course, work, capsys, end):
     name = f"{LESSON}{end}"

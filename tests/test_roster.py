@@ -110,6 +110,13 @@ def test_a_time_with_the_wrong_weekday_is_refused(course):
         read_roster(course / "w.csv", "moodle", {})
 
 
+def test_an_anonymous_worksheet_is_refused_with_the_cause(course):
+    header = "Identifier,Status,Grade,Maximum Grade,Last modified (submission)"
+    (course / "w.csv").write_text(f"{header}\nParticipant 815,Submitted,,16,-\n")
+    with pytest.raises(UsageError, match="is it marked anonymously"):
+        read_roster(course / "w.csv", "moodle", {})
+
+
 def test_repositories_of_github_classroom_are_matched_with_its_roster(course, work, capsys):
     (course / "classroom_roster.csv").write_text(GITHUB)
     files = {f"hw-02-{one}/{LESSON}.ipynb": work for one in ("ada-l", "bob-99", "eve")}

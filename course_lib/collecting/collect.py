@@ -55,10 +55,13 @@ def collect(
     Return the exit code, 3 if somebody's notebook is missing, and a line for each student. If a
     UsageError is raised, nothing was written.
     """
+    course, what = ClassFolder(root), ""
     if not source.is_dir() and not (source.is_file() and source.suffix.lower() == ".zip"):
         what = "is not a folder or a .zip file" if source.exists() else "does not exist"
+    elif course.root.is_relative_to(source.resolve()):
+        what = "holds the class folder itself"
+    if what:
         raise UsageError(f"{source} {what}: name the download, or the folder of students' folders")
-    course = ClassFolder(root)
     if not dry_run:
         course.private.mkdir(exist_ok=True)
     known, people = _known(course, lesson), rosters.class_of(course)

@@ -37,7 +37,10 @@ _KINDS = {
     "canvas": (("ID", "Section"), IDS[:4]),
     "folder": ((), ("id", *IDS)),
 }
-_NEEDED = {"moodle": "the grading worksheet of this assignment", "canvas": "Canvas's gradebook"}
+_NEEDED = {
+    "moodle": "the grading worksheet of this assignment with names (is it marked anonymously?)",
+    "canvas": "Canvas's gradebook",
+}
 _ELSEWHERE = {"canvas": ("ID",), "github": ("github_username",)}
 _NAMES = ("Student", "Full name", "First Name", "FirstName", "first_name")
 _NAMES += ("Last Name", "LastName", "last_name", "name")

@@ -203,6 +203,18 @@ def test_a_bad_roster_is_refused_before_a_folder_is_made(tmp_path, capsys, text)
     assert "bad.csv" in capsys.readouterr().err and {*tmp_path.iterdir()} == before
 
 
+@pytest.mark.parametrize(
+    ("header", "kind"),
+    [("id,name,email,section,notes", "folder"), ("Student,ID,Section,A (1),B (2)", "canvas")],
+)
+def test_numbered_names_are_not_taken_for_a_worksheet_of_moodle(course, header, kind):
+    rows = "\n".join(f"stud00{n},{n}0,,," for n in range(3))
+    (course / "class.csv").write_text(f"{header}\n{rows}\n")
+    found, people = read_roster(course / "class.csv", None, {})
+    assert found == kind
+    assert people[1].student == ("10" if kind == "canvas" else "stud001")
+
+
 def test_invisible_characters_are_not_part_of_an_id(course):
     (course / "own.csv").write_text("id\u200b,name\n\ufeffada\u200b,Ada Doe\n", encoding="utf-8")
     assert [one.student for one in read_roster(course / "own.csv", None, {})[1]] == ["ada"]

@@ -22,6 +22,8 @@ def plain_text(text: str, *, colors: bool = False) -> str:
 
 def visible(text: str) -> str:
     """Return text without invisible characters, which come along when text is copied."""
+    if text.isascii():
+        return text
     return "".join(one for one in text if unicodedata.category(one) != "Cf")
 
 

@@ -45,6 +45,8 @@ def in_english(sheet: Sheet) -> Sheet:
         if is_grade and len(maxima) == 1 and maxima.pop():
             heads |= {at: "Grade", at + 1: "Maximum Grade"}
             break
+    else:  # a class list, whose first column has ids such as stud001
+        return sheet
     header = [heads.get(at, name) for at, name in enumerate(sheet.header)]
     rows = zip(numbers, sheet.rows, strict=True)
     rows = [[f"Participant {found[2]}" if found else "", *row[1:]] for found, row in rows]

@@ -14,6 +14,7 @@ from course_lib.collecting.collect import enter_class
 from course_lib.collecting.roster import Person, class_of, match_names, read_roster
 from course_lib.grading.class_folder import ClassFolder
 from course_lib.workspace.errors import UsageError
+from course_lib.workspace.worksheet import moment
 
 __all__ = ["course", "made", "work"]  # fixtures
 pytestmark = pytest.mark.usefixtures("warm")
@@ -37,6 +38,9 @@ MOODLE = {  # as the interface in these languages writes the worksheet
            "Participant ", "Non remis", "{day} {d} {month} {y}, {h}:{m:02}"),
     "pl": ("Identyfikator,Nazwisko,Numer ID,E-mail,Status,Ocena,Maks.,Zmiana,Wysłanie,Ocenienie",
            "Uczestnik ", "Nie przesłano", "{day}, {d} {month} {y}, {h}:{m:02}"),
+    "pt": ("Identificador,Nome completo,Número de identificação,Endereço de e-mail,Estado,Nota,"
+           "Nota máxima,A nota pode ser alterada,Última modificação (envio),Última modificação",
+           "Participante ", "Nenhum envio", "{day}, {d} de {month} de {y}, {h}:{m:02}"),
     "ja": ("識別子,氏名,IDナンバー,メールアドレス,ステータス,評点,最大評点,変更,最終更新,評定",
            "参加者 ", "提出 なし", "{y}年 {n:02}月 {d}日({day}) {h}:{m:02}"),
 }  # fmt: skip
@@ -100,6 +104,28 @@ def test_moodles_worksheet_is_read_in_any_language(course, work, language, month
         "g@x.org": ("Grace Hopper", "g@x.org", ""),
     }
     assert read_roster(course / "w.csv", None, {})[0] == "moodle"
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("ar", "الاثنين، 2 مارس 2026، 11:01 م"),
+        ("bn", "সোমবার, ২ মার্চ ২০২৬, ১১:০১ PM"),
+        ("el", "Δευτέρα, 2 Μαρτίου 2026, 11:01 μμ"),
+        ("en", "Monday, March 2, 2026, 11:01 PM"),
+        ("es", "lunes, 2 de marzo de 2026, 23:01"),
+        ("eu", "astelehena, 2026(e)ko martxoaren 2(e)an, 23:01"),
+        ("fi", "maanantaina 2. maaliskuuta 2026, 23.01"),
+        ("hi", "सोमवार, 2 मार्च 2026, 11:01 PM"),
+        ("ko", "2026년 3월 2일 월요일, 오후 11:01"),
+        ("pt", "segunda-feira, 2 mar 2026, 23:01"),
+        ("tr", "2 Mart 2026, Pazartesi, 23:01"),
+        ("vi", "Thứ Hai, 2 tháng 3 2026, 23:01"),
+        ("zh", "2026年 03月 2日(星期一) 下午 11:01"),
+    ],
+)
+def test_a_time_is_read_with_the_names_of_its_language(language, text):
+    assert moment(text, language) == datetime(2026, 3, 2, 23, 1)
 
 
 def test_a_time_with_the_wrong_weekday_is_refused(course):

@@ -13,7 +13,6 @@
 A version that was replaced is kept in .course/collected/LESSON/STUDENT/DIGEST.ipynb.
 """
 
-import json
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -90,6 +89,7 @@ def collect(
         for one in students:
             try:
                 one.file, one.why = choose(release, one)
+                one.attempt = one.file.attempt if one.file else -1
             except Exception as error:  # one student's files must not stop the run
                 what = type(error).__name__
                 one.why = f"its files cannot be read ({what}): ask for the notebook itself"
@@ -130,7 +130,7 @@ def _share(students: list[HandedIn], groups: Mapping[str, str]) -> list[HandedIn
         unknown = "in neither the roster nor the download: is the id correct?"
         members[group].append(found.setdefault(student, HandedIn(student, why=unknown)))
     for group, works in members.items():
-        by = max(works, key=lambda one: one.rank)
+        by = max(works, key=lambda one: (one.has_answers, one.attempt, one.time or datetime.min))
         if by.file is None:
             continue
         for one in works:
@@ -177,7 +177,6 @@ def _submit(
 ) -> list[tuple[str, str, str, list[str]]]:
     """Bring submitted/ up to date; return each student with a state, an explanation and notes."""
     records, rows = course.collected(lesson), []
-    text = json.dumps(records)
     for one in students:
         label, why = f"{one.student} ({one.name})" if one.name else one.student, one.why
         try:
@@ -195,7 +194,7 @@ def _submit(
                 raise
             state, why = "MISSING", f"cannot be stored here ({one_line(str(error))})"
         rows.append((one_line(label, 40), state, why, one.notes))
-    if not dry_run and json.dumps(records) != text:
+    if not dry_run:
         course.note(f"collected/{lesson}", {"students": records})
     return rows
 

@@ -62,13 +62,8 @@ class HandedIn:
     group: tuple[str, str] = ("", "")  # and the member who handed in for it
     file: File | None = None  # the notebook to use
     has_answers: bool = False  # in this notebook
+    attempt: int = -1  # the number of its upload
     why: str = ""  # about this choice
-
-    @property
-    def rank(self) -> tuple[bool, int, datetime]:
-        """Return what makes this the notebook of a group, if it is the highest."""
-        attempt = self.file.attempt if self.file else -1
-        return self.has_answers, attempt, self.time or datetime.min
 
 
 def read_download(

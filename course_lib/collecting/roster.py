@@ -8,6 +8,7 @@ github_id and name.
 """
 
 import contextlib
+import functools
 import re
 import unicodedata
 from collections import defaultdict
@@ -16,7 +17,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-import babel
 from babel.localedata import locale_identifiers
 
 from course_lib.grading.adapters.nbgrader import one_transaction
@@ -27,7 +27,7 @@ from course_lib.grading.intake.timestamps import parse_time
 from course_lib.workspace.errors import UsageError
 from course_lib.workspace.sheet import key, listed, read_sheet
 from course_lib.workspace.text import one_line, visible
-from course_lib.workspace.worksheet import MODIFIED, in_english
+from course_lib.workspace.worksheet import MODIFIED, in_english, moment
 
 # Each kind of roster: the headers that identify it, and the columns with student ids, first the
 # preferred one for a class that has none yet.
@@ -120,37 +120,14 @@ def _times(texts: Sequence[str], path: Path) -> list[datetime | None]:
     languages = sorted({name.partition("_")[0] for name in locale_identifiers()})
     for language in ("", *languages):
         with contextlib.suppress(ValueError, OverflowError, LookupError):
-            found = {text: _moment(text, language).astimezone(UTC) for text in given}
+            # A spreadsheet may have changed the times to those without names.
+            read = functools.partial(moment, language=language) if language else parse_time
+            found = {text: read(text).astimezone(UTC) for text in given}
             return [found[text].replace(tzinfo=None) if text in found else None for text in texts]
     raise UsageError(
         f"{path} has a time that cannot be read, {one_line(min(given))!r}: set Moodle to English "
         "and download the worksheet again"
     )
-
-
-def _moment(text: str, language: str) -> datetime:
-    """Return a time in Moodle's long format in a language, or "" for one without names.
-
-    Raises:
-        ValueError, LookupError: it is not in this language, or its weekday is wrong.
-    """
-    if not language:  # a spreadsheet has changed it
-        return parse_time(text)
-    months, weekdays = (
-        {key(name): at for form in kind.values() for at, name in form["wide"].items()}
-        for kind in (babel.Locale(language).months, babel.Locale(language).days)
-    )
-    words, numbers = re.findall(r"[^\W\d_]+", key(text)), [*map(int, re.findall(r"\d+", text))]
-    (year,) = (number for number in numbers if number > 99)
-    rest = [number for number in numbers if number != year]
-    month = [months[word] for word in words if word in months] or [rest.pop(numbers[0] != year)]
-    day, hour, minute = rest
-    if {"am", "pm"} & {*words}:
-        hour = hour % 12 + 12 * ("pm" in words)
-    moment = datetime(year, month[0], day, hour, minute)
-    if moment.weekday() not in {weekdays.get(word) for word in words}:
-        raise ValueError
-    return moment
 
 
 def person_of(

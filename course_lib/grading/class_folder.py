@@ -82,8 +82,9 @@ class ClassFolder:
         return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
     def note(self, name: str, contents: dict[str, Any]) -> None:
-        """Write a JSON file in .course."""
-        write_atomically(self.private / f"{name}.json", json.dumps(contents, indent=1))
+        """Write a JSON file in .course, unless it has these contents."""
+        if self.noted(name) != contents:
+            write_atomically(self.private / f"{name}.json", json.dumps(contents, indent=1))
 
     def collected(self, lesson: str) -> dict[str, dict[str, Any]]:
         """Return what `course collect` recorded about each student's work."""

@@ -128,6 +128,24 @@ def test_what_somebody_else_gave_is_kept_until_it_is_to_be_replaced(graded, caps
     assert given(graded, "ada")[:2] == (0, False)
 
 
+def test_a_table_of_which_only_a_part_was_sorted_is_refused(graded, capsys):
+    main(["answers", "02"])
+    path = graded / filled(graded, ada="2", bob="1", max="0")
+    lines = path.read_text().splitlines()
+    lines[1:3] = [lines[1].replace("ada", "bob", 1), lines[2].replace("bob", "ada", 1)]
+    lines[3] = lines[3].replace("max", "7", 1)  # changed by a spreadsheet
+    path.write_text("\n".join(lines))
+    assert main(["answers", "02", "--read", path.name]) == 3
+    said = capsys.readouterr().out
+    assert (
+        "its key is that of ada, as if only a part of the table was sorted: bob, why (row 2" in said
+    )
+    assert "2 REFUSED" in said and given(graded, "ada")[0] is None and given(graded, "max")[0] == 0
+    path.write_text("\n".join(lines[:3]))
+    main(["answers", "02", "--read", path.name])
+    assert "2 REFUSED\n" in capsys.readouterr().out, "nothing is to be graded"
+
+
 def test_two_parts_share_the_texts_and_a_filled_table_is_not_replaced(graded, capsys):
     for part in ("1/2", "2/2"):
         assert main(["answers", "02", "--part", part]) == 0

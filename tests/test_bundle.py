@@ -24,9 +24,9 @@ from course_lib.authoring.bundle import FOLDER, bundle_name, contents, packed
 from course_lib.authoring.lesson_tree import LessonTree
 from course_lib.authoring.new_class import init
 from course_lib.cli import main as cli
-from course_lib.collecting.dates import open_lessons
 from course_lib.exercises import find, lessons
 from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
+from course_lib.grading.due_dates import open_lessons
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent
@@ -98,11 +98,15 @@ def test_a_lesson_after_the_one_left_out_is_refused(monkeypatch, capsys, lessons
 
 def test_a_warning_names_open_lessons_whose_solutions_are_handed_out(monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(ROOT)
+    opened = re.compile(r"holds the solution of (\w+), which is still open")
     for up_to, warned in (("03", [LESSON]), ("02", [])):
         bundle = ["bundle", "02", "--up-to", up_to, "--into", str(tmp_path), "-q"]
         assert cli.main(bundle) == 0
         told = capsys.readouterr().err
-        assert re.findall(r"holds the solution of (\w+), which is still open", told) == warned
+        assert opened.findall(told) == warned and ("--up-to 02" in told) is bool(warned)
+    assert cli.main(["bundle", "02", "03", "--up-to", "03", "--into", str(tmp_path), "-q"]) == 0
+    told = capsys.readouterr().err
+    assert opened.findall(told) == [LESSON] and "this zip until then" in told
 
 
 def test_a_lesson_is_open_until_it_is_due_for_everyone_or_collected(tmp_path):

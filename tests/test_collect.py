@@ -114,6 +114,25 @@ def test_a_zipped_folder_with_what_programs_leave_is_collected(course, work):
     assert [path.name for path in notebook(course, "108").parent.iterdir()] == [f"{LESSON}.ipynb"]
 
 
+def test_a_folder_whose_name_is_written_in_another_way_is_the_same_students(course, work):
+    for place, names in {"mac": ("Zoe\u0301", "ada"), "windows": ("Zo\xe9", "Ada\u200b")}.items():
+        for name in names:
+            (course / place / name).mkdir(parents=True)
+            (course / place / name / f"{LESSON}.ipynb").write_bytes(work)
+        assert main(["collect", "02", place]) == 0
+    assert collected(course) == {"Zoe\u0301", "ada"}
+
+
+@pytest.mark.parametrize("place", [".", ".."])
+def test_the_class_folder_is_not_a_download(course, work, capsys, place):
+    hand_in(course, "ada", json.loads(work))
+    before = everything(course)
+    assert main(["collect", "02", place]) == 2
+    assert "holds the class folder itself: name the download" in capsys.readouterr().err
+    assert everything(course) == before
+    assert main(["collect", "02", "submitted"]) == 0, "work that was placed by hand is a class"
+
+
 @pytest.mark.parametrize("end", [" (1).ipynb", "-2.ipynb", ".ipynb.txt"])
 def test_a_renamed_notebook_is_collected_under_the_name_of_the_lesson(course, work, capsys, end):
     name = f"{LESSON}{end}"

@@ -8,6 +8,7 @@ import pytest
 from grading_course import LESSON, RIGHT, cell_of, hand_in, honest, release, solution_notebook
 from test_collect import (
     HEAD,
+    by_student,
     collect,
     collected,
     course,
@@ -89,6 +90,19 @@ def test_a_checkout_hands_in_the_students_own_work(course, kinds, capsys, form, 
         assert (code, collected(course)) == (3, set()) and "MISSING" in told
     else:
         assert code == 0 and notebook(course, student).read_bytes() == data[taken] and taken in told
+
+
+def test_a_note_about_many_clones_is_one_line(course, kinds, capsys):
+    names = [f"student-{n:02}" for n in range(16)]
+    for name, at in ((name, at) for name in names for at in (OWN, SOLUTION)):
+        path = course / "clones" / name / at
+        path.parent.mkdir(parents=True)
+        path.write_bytes(kinds["all" if at == OWN else "solution"])
+    assert main(["collect", "02", "clones"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count(NOT_USED) == 1
+    assert f"note: {NOT_USED}: {SOLUTION}: student-00, student-01" in printed
+    assert "student-11 and 4 more" in printed and by_student(printed).keys() == {*names}
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])

@@ -4,7 +4,7 @@ import json
 import zipfile
 
 import pytest
-from grading_course import LESSON, QUICK, honest
+from grading_course import LESSON, QUICK, honest, release
 from test_collect import collect, collected, course, lines, made, notebook, stored, work
 
 from course_lib.cli.main import main
@@ -66,6 +66,17 @@ def test_the_newest_hand_in_of_a_group_counts(grouped, made, work, capsys):
     assert notebook(grouped, "1001").read_bytes() == newer
     assert stored(grouped)["students"]["1001"]["late"]
     assert "handed in by 1002" in lines(capsys)["1001"]
+
+
+def test_an_untouched_notebook_of_a_member_does_not_replace_the_groups_answers(
+    grouped, made, work, capsys
+):
+    untouched = json.dumps(release(made)).encode()
+    files = {f"doeada_1001_11_{LESSON}.ipynb": work, f"roebob_1002_12_{LESSON}.ipynb": untouched}
+    options = ["--roster", "canvas.csv", "--groups", "groups.csv"]
+    assert collect(grouped, files, *options) == 3
+    assert notebook(grouped, "1002").read_bytes() == work
+    assert "handed in by 1001 for the group Blue" in lines(capsys)["1002"]
 
 
 def test_a_member_whom_nobody_knows_is_asked_about(grouped, work, capsys):

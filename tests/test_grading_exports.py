@@ -324,6 +324,7 @@ BAD_FILES = {
     "other LMS": (
         (DOWNLOADS / "moodle_download.csv").read_bytes(), {}, "Is it from Moodle\\? Use --to moodle"
     ),
+    "shifted": (b"id,points\n1,2,5\n", {}, "row 2: 3 cells below 2 headers. Is a text or a number"),
     "no LMS": (b"a,b\n1,2\n", {}, r"does not look like a file from Canvas \(its columns: a, b\)"),
     "nobody": (canvas(), {}, "holds no students"),
     "no column": (

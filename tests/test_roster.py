@@ -14,6 +14,7 @@ from course_lib.collecting.collect import enter_class
 from course_lib.collecting.roster import Person, class_of, match_names, read_roster
 from course_lib.grading.class_folder import ClassFolder
 from course_lib.workspace.errors import UsageError
+from course_lib.workspace.worksheet import moment
 
 __all__ = ["course", "made", "work"]  # fixtures
 pytestmark = pytest.mark.usefixtures("warm")
@@ -37,6 +38,9 @@ MOODLE = {  # as the interface in these languages writes the worksheet
            "Participant ", "Non remis", "{day} {d} {month} {y}, {h}:{m:02}"),
     "pl": ("Identyfikator,Nazwisko,Numer ID,E-mail,Status,Ocena,Maks.,Zmiana,Wysłanie,Ocenienie",
            "Uczestnik ", "Nie przesłano", "{day}, {d} {month} {y}, {h}:{m:02}"),
+    "pt": ("Identificador,Nome completo,Número de identificação,Endereço de e-mail,Estado,Nota,"
+           "Nota máxima,A nota pode ser alterada,Última modificação (envio),Última modificação",
+           "Participante ", "Nenhum envio", "{day}, {d} de {month} de {y}, {h}:{m:02}"),
     "ja": ("識別子,氏名,IDナンバー,メールアドレス,ステータス,評点,最大評点,変更,最終更新,評定",
            "参加者 ", "提出 なし", "{y}年 {n:02}月 {d}日({day}) {h}:{m:02}"),
 }  # fmt: skip
@@ -102,11 +106,40 @@ def test_moodles_worksheet_is_read_in_any_language(course, work, language, month
     assert read_roster(course / "w.csv", None, {})[0] == "moodle"
 
 
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("ar", "الاثنين، 2 مارس 2026، 11:01 م"),
+        ("bn", "সোমবার, ২ মার্চ ২০২৬, ১১:০১ PM"),
+        ("el", "Δευτέρα, 2 Μαρτίου 2026, 11:01 μμ"),
+        ("en", "Monday, March 2, 2026, 11:01 PM"),
+        ("es", "lunes, 2 de marzo de 2026, 23:01"),
+        ("eu", "astelehena, 2026(e)ko martxoaren 2(e)an, 23:01"),
+        ("fi", "maanantaina 2. maaliskuuta 2026, 23.01"),
+        ("hi", "सोमवार, 2 मार्च 2026, 11:01 PM"),
+        ("ko", "2026년 3월 2일 월요일, 오후 11:01"),
+        ("pt", "segunda-feira, 2 mar 2026, 23:01"),
+        ("tr", "2 Mart 2026, Pazartesi, 23:01"),
+        ("vi", "Thứ Hai, 2 tháng 3 2026, 23:01"),
+        ("zh", "2026年 03月 2日(星期一) 下午 11:01"),
+    ],
+)
+def test_a_time_is_read_with_the_names_of_its_language(language, text):
+    assert moment(text, language) == datetime(2026, 3, 2, 23, 1)
+
+
 def test_a_time_with_the_wrong_weekday_is_refused(course):
     header, who, state, _ = MOODLE["de"]
     row = f'{who}815,Ada,1,a@x.org,{state},,"16,00",Ja,"Dienstag, 2. März 2026, 13:01",-'
     (course / "w.csv").write_text(f"{header}\n{row}\n", encoding="utf-8")
     with pytest.raises(UsageError, match="has a time that cannot be read"):
+        read_roster(course / "w.csv", "moodle", {})
+
+
+def test_an_anonymous_worksheet_is_refused_with_the_cause(course):
+    header = "Identifier,Status,Grade,Maximum Grade,Last modified (submission)"
+    (course / "w.csv").write_text(f"{header}\nParticipant 815,Submitted,,16,-\n")
+    with pytest.raises(UsageError, match="is it marked anonymously"):
         read_roster(course / "w.csv", "moodle", {})
 
 
@@ -185,6 +218,50 @@ def test_init_takes_a_roster(course, tmp_path, monkeypatch, capsys):
     (course / "bad.csv").write_text("a,b\n1,2\n")
     assert main(["init", ".", "--roster", "bad.csv"]) == 2
     assert "has no student with an id: write id above the column of ids" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["a,b\n1,2\n", "id,name\n7,Joe\n7,Jim\n", None])
+def test_a_bad_roster_is_refused_before_a_folder_is_made(tmp_path, capsys, text):
+    if text:
+        (tmp_path / "bad.csv").write_text(text)
+    before = {*tmp_path.iterdir()}
+    assert main(["init", str(tmp_path / "new"), "--roster", str(tmp_path / "bad.csv")]) == 2
+    assert "bad.csv" in capsys.readouterr().err and {*tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("header", "kind"),
+    [("id,name,email,section,notes", "folder"), ("Student,ID,Section,A (1),B (2)", "canvas")],
+)
+def test_numbered_names_are_not_taken_for_a_worksheet_of_moodle(course, header, kind):
+    rows = "\n".join(f"stud00{n},{n}0,,," for n in range(3))
+    (course / "class.csv").write_text(f"{header}\n{rows}\n")
+    found, people = read_roster(course / "class.csv", None, {})
+    assert found == kind
+    assert people[1].student == ("10" if kind == "canvas" else "stud001")
+
+
+def test_invisible_characters_are_not_part_of_an_id(course):
+    (course / "own.csv").write_text("id\u200b,name\n\ufeffada\u200b,Ada Doe\n", encoding="utf-8")
+    assert [one.student for one in read_roster(course / "own.csv", None, {})[1]] == ["ada"]
+
+
+def test_a_line_for_excel_above_the_header_is_left_out(course):
+    (course / "own.csv").write_text("sep=;\r\nid;name\r\nada;Ada Doe\r\n")
+    assert [one.student for one in read_roster(course / "own.csv", None, {})[1]] == ["ada"]
+
+
+def test_two_rows_whose_ids_differ_in_case_only_are_refused(course):
+    (course / "own.csv").write_text("id,name\nada,Ada Doe\nADA,Ada Low\n")
+    with pytest.raises(UsageError, match="has two rows for 'ADA'"):
+        read_roster(course / "own.csv", None, {})
+
+
+@pytest.mark.parametrize("bad", ["", "../up", ".hidden", "1/2", "1.23457E+11", "1,23E+08"])
+def test_a_student_without_a_usable_id_is_named(course, bad):
+    (course / "own.csv").write_text(f'id,name\nada,Ada Doe\n"{bad}",Zoe Low\n,\n')
+    with pytest.raises(UsageError, match="has no id that can name a folder for Zoe Low: write one"):
+        read_roster(course / "own.csv", None, {})
 
 
 class SaidNothing:

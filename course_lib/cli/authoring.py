@@ -58,8 +58,10 @@ def init(
     """
     with working():
         from course_lib.authoring.new_class import init as make
-        from course_lib.collecting.collect import enter_class
+        from course_lib.collecting.collect import enter_class, read_class
 
+    if roster:
+        read_class(folder, roster)  # refuses a bad file before anything is written
     typer.echo(make(folder).text())
     if roster:
         typer.echo(enter_class(folder, roster))
@@ -126,7 +128,7 @@ def bundle(
     """
     with working():
         from course_lib.authoring.bundle import make_bundle
-        from course_lib.collecting.dates import open_lessons
+        from course_lib.grading.due_dates import open_lessons
 
     root = course_root()
     chosen = list(dict.fromkeys(choose(lesson_names(root), lessons) or []))
@@ -134,10 +136,12 @@ def bundle(
     made = make_bundle(root, sorted(chosen), up_to=last, into=into, progress=progress(quiet))
     typer.echo(json.dumps(made.as_dict(), indent=2) if as_json else made.text())
     for slug, why in open_lessons(root, made.lessons, made.solutions).items():
+        remedy = f": --up-to {slug} leaves out this and later solutions"
+        if max(made.lessons) > slug:  # a later lesson does not come without this solution
+            remedy = " until then"
         typer.echo(
             f"warning: {made.path.name} holds the solution of {slug}, which is still open ({why}). "
-            f"If students have yet to hand it in, do not give them this zip: --up-to {slug} leaves "
-            "out this and later solutions",
+            f"If students have yet to hand it in, do not give them this zip{remedy}",
             err=True,
         )
 

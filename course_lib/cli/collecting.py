@@ -86,7 +86,7 @@ def extend(
     Example: course extend 02 ada --to "2026-03-05 23:59 UTC"
     """
     with working():
-        from course_lib.collecting.dates import extend as extend_to
+        from course_lib.grading.due_dates import extend as extend_to
 
     root = course_root()
     typer.echo(extend_to(root, find_lesson(assignment_names(root), lesson), student, until))

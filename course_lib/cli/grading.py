@@ -111,8 +111,8 @@ def grade(
     for lesson in chosen:
         with executors.started_ahead(root, lesson, settings) as pool:
             with working():  # nbgrader takes a second, in which workers come up
-                from course_lib.collecting.dates import follow_due_date
                 from course_lib.grading import driver
+                from course_lib.grading.due_dates import follow_due_date
 
                 for line in follow_due_date(root, lesson):
                     typer.echo(line, err=True)
@@ -121,19 +121,15 @@ def grade(
                 root, lesson, students=student, progress=shown, settings=settings, pool=pool
             )
             summaries.append(graded.only(student) if student else graded)
-    from course_lib.collecting.dates import late_notices
-
-    late = late_notices(root, [summary.lesson for summary in summaries])
     if as_json:
-        graded = [one.as_dict() | {"late": late.get(one.lesson, "")} for one in summaries]
-        typer.echo(json.dumps(graded, indent=2))
+        typer.echo(json.dumps([one.as_dict() for one in summaries], indent=2))
     else:
         from course_lib.cli import tables
 
         for summary in summaries:
             tables.show(summary, quiet=quiet)
-            if summary.lesson in late:
-                typer.echo(late[summary.lesson])
+            if summary.late:
+                typer.echo(summary.late)
     raise typer.Exit(max(summary.exit_code for summary in summaries))
 
 
@@ -183,7 +179,6 @@ def report(
     Example: course report 02_masked_softmax
     """
     with working():
-        from course_lib.collecting.dates import late_notices
         from course_lib.grading.class_report import pages
 
     root = course_root()
@@ -191,8 +186,7 @@ def report(
     gc.disable()  # all grades stay until the end, and searching them for garbage takes time
     try:
         with working("reading the gradebook", quiet):
-            late = late_notices(root, assignment_names(root))
-            page = str(pages.write_report(root, name, late))
+            page = str(pages.write_report(root, name))
     finally:
         gc.enable()
     typer.echo(json.dumps({"report": page}) if as_json else page)
@@ -261,7 +255,6 @@ def export(
     """
     with working():
         from course_lib.cli import tables
-        from course_lib.collecting.dates import late_notices
         from course_lib.grading import exports
 
     root = course_root()
@@ -292,9 +285,8 @@ def export(
     )
     with working("reading the gradebook", quiet):
         outcome = exports.export(root, request)
-    late = late_notices(root, [one["lesson"] for one in outcome.lessons])
     if as_json:
-        typer.echo(json.dumps(outcome.as_dict() | {"late": late}, indent=2))
+        typer.echo(json.dumps(outcome.as_dict(), indent=2))
     else:
-        typer.echo("\n".join([tables.export_text(outcome), *late.values()]))
+        typer.echo(tables.export_text(outcome))
     raise typer.Exit(outcome.exit_code)

@@ -190,7 +190,7 @@ def export_text(outcome: Outcome) -> str:
     lines.append(f"would write {outcome.output}" if outcome.dry_run else f"wrote {outcome.output}")
     if outcome.matching.get("unmatched") or outcome.matching.get("ambiguous"):
         lines.append("to match the others, use --students FILE (columns nbgrader_id, lms_id)")
-    return "\n".join(lines)
+    return "\n".join([*lines, *(one["late"] for one in outcome.lessons if one["late"])])
 
 
 def _lines(groups: Mapping[str, Any]) -> Iterator[str]:

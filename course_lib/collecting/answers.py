@@ -29,7 +29,7 @@ from course_lib.grading.publishing.markup import lesson_text, written
 from course_lib.grading.read_grades import read_lesson
 from course_lib.workspace.errors import UsageError
 from course_lib.workspace.files import write_atomically
-from course_lib.workspace.sheet import Sheet, listed, parse_number, read_sheet
+from course_lib.workspace.sheet import Sheet, key, listed, parse_number, read_sheet
 from course_lib.workspace.text import one_line, plain_text
 
 HEADER = ["question", "group", "student", "state", "given", "of", "answer"]
@@ -113,8 +113,8 @@ def read_answers(
     lines = [f"  {'; '.join(filter(None, why))}: {listed(who)}" for why, who in told.items()]
     sums = Counter(state for (state, _), who in told.items() for _ in who)
     counts = ", ".join(f"{number} {state}" for state, number in sums.items())
-    told = f"{counts}; now: course grade {lesson}" if sums else "no points or comments found"
-    lines.append(f"{lesson}: {told}")
+    now = f"; now: course grade {lesson}" if sums["stored"] or sums["replaced"] else ""
+    lines.append(f"{lesson}: {counts or 'no points or comments found'}{now}")
     return (INCOMPLETE if sums["kept"] or sums["REFUSED"] else COMPLETE), lines
 
 
@@ -128,6 +128,8 @@ def _given(files: Sequence[Path], answers: Sequence[Answer], overwrite: bool) ->
     "REFUSED") and why, the answer, the points and the comment.
     """
     by_key = {one.key: one for one in answers}
+    names = {key(one.student) for one in answers}
+    mixed: set[str] = set()
     given: dict[str, dict[tuple[str, str], str]] = defaultdict(dict)
     for file in files:
         sheet = read_sheet(file)
@@ -138,6 +140,10 @@ def _given(files: Sequence[Path], answers: Sequence[Answer], overwrite: bool) ->
                 comment = comment[1:] if plain_cell(comment[1:]) == comment else comment
                 label = f"{student}, {question} (row {number} of {file.name})"
                 given[name].setdefault((points, comment), label)
+                one = by_key.get(name)
+                # A spreadsheet may have changed an id, but not into that of another student.
+                if one and key(student) != key(one.student) and key(student) in names:
+                    mixed.add(name)
     for name, labels in given.items():
         (points, comment), one = next(iter(labels)), by_key.get(name)
         label, *others = labels.values()
@@ -146,6 +152,8 @@ def _given(files: Sequence[Path], answers: Sequence[Answer], overwrite: bool) ->
             why = f"another row differs, {others[0]}: keep one of them"
         elif one is None:
             why = "this is not the version that was graded: write the answers again, and look"
+        elif name in mixed:
+            why = f"its key is that of {one.student}, as if only a part of the table was sorted"
         elif points and (number is None or not 0 <= number <= one.most):
             why = f"{points!r} is not a number from 0 to {one.most:g}"
         else:

@@ -76,7 +76,7 @@ def _words(source: str) -> list[str]:
 
 
 def choose(lesson: Lesson, one: HandedIn) -> tuple[File | None, str]:
-    """Return the notebook to use for a student, or None, and a note about the choice."""
+    """Return the notebook to use for a student, or None, and the reason; add to its notes."""
     below = _places(one.files)
 
     def named(file: File) -> int:
@@ -106,20 +106,19 @@ def choose(lesson: Lesson, one: HandedIn) -> tuple[File | None, str]:
             courses.append(file)
         else:
             found[file] = held
-    notes = ["late, says Canvas"] if one.late else []
-    notes += one.notes
+    late = ["late, says Canvas"] if one.late else []
     if courses:
         told = "the course's own answers, not used: "
-        notes.append(told + listed(map(str, (below[file] for file in courses))))
+        one.notes.append(told + listed(map(str, (below[file] for file in courses))))
     if not found:
         names = sorted({one_line(file.original) for file in one.files if file not in courses})
         nothing = f"no notebook, only {listed(names)}" if names else "nothing handed in"
-        return None, "; ".join(dict.fromkeys([*(one.problems or [nothing]), *notes]))
+        return None, "; ".join(dict.fromkeys([*(one.problems or [nothing]), *late]))
     worked_on = [file for file in found if found[file].answers]
+    one.has_answers = bool(worked_on)
     if not worked_on:
         best = max(found, key=lambda f: (named(f), at_own_place(f), f.attempt, f.changed, f.place))
-        notes.append(found[best].problem)
-        return (best if named(best) else None), "; ".join(notes)
+        return (best if named(best) else None), "; ".join([*late, found[best].problem])
     reasons = {
         "of the newest upload": lambda file: file.attempt,
         "at the lesson's own place": at_own_place,
@@ -131,8 +130,8 @@ def choose(lesson: Lesson, one: HandedIn) -> tuple[File | None, str]:
     *others, file = sorted(worked_on, key=lambda f: [rank(f) for rank in reasons.values()])
     if others:
         why = next(text for text, rank in reasons.items() if rank(file) != rank(others[-1]))
-        notes.append(f"{len(worked_on)} notebooks have answers; this one is {why}")
-    return file, "; ".join(notes)
+        one.notes.append(f"{len(worked_on)} notebooks have answers; this one is {why}")
+    return file, "; ".join(late)
 
 
 def _places(files: Sequence[File]) -> dict[File, PurePosixPath]:

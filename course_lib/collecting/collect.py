@@ -13,7 +13,6 @@
 A version that was replaced is kept in .course/collected/LESSON/STUDENT/DIGEST.ipynb.
 """
 
-import json
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -27,7 +26,7 @@ from course_lib.collecting import roster as rosters
 from course_lib.collecting.choose import Lesson, choose
 from course_lib.collecting.layouts import NAMES, File, HandedIn, handed_in, read_download
 from course_lib.collecting.unpack import CONCERNS_ALL, Download
-from course_lib.grading.class_folder import ClassFolder
+from course_lib.grading.class_folder import CONFIG, ClassFolder
 from course_lib.grading.graded import COMPLETE, INCOMPLETE
 from course_lib.grading.intake.ordinary_files import read_bytes
 from course_lib.grading.intake.submissions import NOTEBOOK
@@ -55,10 +54,13 @@ def collect(
     Return the exit code, 3 if somebody's notebook is missing, and a line for each student. If a
     UsageError is raised, nothing was written.
     """
+    course, what = ClassFolder(root), ""
     if not source.is_dir() and not (source.is_file() and source.suffix.lower() == ".zip"):
         what = "is not a folder or a .zip file" if source.exists() else "does not exist"
+    elif course.root.is_relative_to(source.resolve()):
+        what = "holds the class folder itself"
+    if what:
         raise UsageError(f"{source} {what}: name the download, or the folder of students' folders")
-    course = ClassFolder(root)
     if not dry_run:
         course.private.mkdir(exist_ok=True)
     known, people = _known(course, lesson), rosters.class_of(course)
@@ -87,6 +89,7 @@ def collect(
         for one in students:
             try:
                 one.file, one.why = choose(release, one)
+                one.attempt = one.file.attempt if one.file else -1
             except Exception as error:  # one student's files must not stop the run
                 what = type(error).__name__
                 one.why = f"its files cannot be read ({what}): ask for the notebook itself"
@@ -95,15 +98,23 @@ def collect(
         rows = _submit(course, lesson, students, dry_run)
     width = max((len(student) for student, *_ in rows), default=0)
     rows.sort(key=lambda row: row[1] == "MISSING")  # the last lines are those that people read
+    noted = defaultdict(list)
+    for student, _, _, notes in rows:
+        for note in notes:
+            noted[note].append(student)
+    shared = {note: who for note, who in noted.items() if len(who) > 2}
     lines = [f"{lesson}, from {system}"]
-    lines += [f"  {student:<{width}}  {state:<9}  {why}" for student, state, why in rows]
+    for student, state, why, notes in rows:
+        told = "; ".join(filter(None, [why, *(note for note in notes if note not in shared)]))
+        lines.append(f"  {student:<{width}}  {state:<9}  {told}")
+    lines += [f"note: {note}: {listed(who)}" for note, who in shared.items()]
     lines += [f"not of a student: {listed(strays)}"] if strays else []
     if system == "moodle":
         lines.append(
             f"times are read in the zone of this computer, {datetime.now().astimezone():%z}; if "
             "your Moodle has another one, write TZ=REGION/CITY before the command"
         )
-    sums = Counter(state for _, state, _ in rows)
+    sums = Counter(state for _, state, *_ in rows)
     told = ", ".join(f"{number} {state}" for state, number in sums.items())
     now = "" if len(rows) == sums["MISSING"] else f"; now: course grade {lesson}"
     lines.append(told + ("; nothing is written" if dry_run else now))
@@ -112,17 +123,16 @@ def collect(
 
 
 def _share(students: list[HandedIn], groups: Mapping[str, str]) -> list[HandedIn]:
-    """Give the newest notebook in a group to all of its members."""
+    """Give the newest notebook with answers in a group to all of its members."""
     found = {one.student: one for one in students}
     known, members = set(found), defaultdict(list)
     for student, group in groups.items():
         unknown = "in neither the roster nor the download: is the id correct?"
         members[group].append(found.setdefault(student, HandedIn(student, why=unknown)))
     for group, works in members.items():
-        having = [(one.file.attempt, one.time or datetime.min, one) for one in works if one.file]
-        if not having:
+        by = max(works, key=lambda one: (one.has_answers, one.attempt, one.time or datetime.min))
+        if by.file is None:
             continue
-        *_, by = max(having, key=lambda work: work[:2])
         for one in works:
             told = "" if one is by else f"handed in by {by.student} "
             told = [by.why, f"{told}for the group {group}"]
@@ -132,11 +142,16 @@ def _share(students: list[HandedIn], groups: Mapping[str, str]) -> list[HandedIn
     return [found[student] for student in sorted(found)]
 
 
+def read_class(root: Path, roster: Path) -> tuple[str, list[rosters.Person]]:
+    """Return the kind and the students of a roster for a class folder, even if there is none."""
+    known = _known(ClassFolder(root), "") if (root / CONFIG).is_file() else {}
+    return rosters.read_roster(roster, None, known)
+
+
 def enter_class(root: Path, roster: Path) -> str:
     """Enter the students of a roster into the gradebook, and return a sentence about it."""
-    course = ClassFolder(root)
-    kind, people = rosters.read_roster(roster, None, _known(course, ""))
-    new, total = rosters.enroll(course, people)
+    kind, people = read_class(root, roster)
+    new, total = rosters.enroll(ClassFolder(root), people)
     notes = "".join(f"\n  {one.student}: {one.note}" for one in people if one.note)
     kind = "plain CSV" if kind == "folder" else kind
     return f"{roster} ({kind}): {len(people)} students, {new} new; {total} in the class{notes}"
@@ -159,10 +174,9 @@ def _known(course: ClassFolder, lesson: str) -> rosters.Known:
 
 def _submit(
     course: ClassFolder, lesson: str, students: list[HandedIn], dry_run: bool
-) -> list[tuple[str, str, str]]:
-    """Bring submitted/ up to date, and return each student with a state and an explanation."""
+) -> list[tuple[str, str, str, list[str]]]:
+    """Bring submitted/ up to date; return each student with a state, an explanation and notes."""
     records, rows = course.collected(lesson), []
-    text = json.dumps(records)
     for one in students:
         label, why = f"{one.student} ({one.name})" if one.name else one.student, one.why
         try:
@@ -179,15 +193,10 @@ def _submit(
             if isinstance(error, OSError) and error.errno in CONCERNS_ALL:
                 raise
             state, why = "MISSING", f"cannot be stored here ({one_line(str(error))})"
-        rows.append((one_line(label, 40), state, why))
-    if not dry_run and json.dumps(records) != text:
-        _record(course, lesson, records)
+        rows.append((one_line(label, 40), state, why, one.notes))
+    if not dry_run:
+        course.note(f"collected/{lesson}", {"students": records})
     return rows
-
-
-def _record(course: ClassFolder, lesson: str, records: Mapping[str, Any]) -> None:
-    text = json.dumps({"students": records}, indent=1)
-    write_atomically(course.private / "collected" / f"{lesson}.json", text)
 
 
 class _Work:
@@ -215,7 +224,7 @@ class _Work:
             return "kept", f"{taken}: a newer one was collected before"
         version = before["versions"].get(digest) or {"time": arrived, "late": one.late}
         time = min(filter(None, [version["time"], arrived]), default="")
-        notes = [one.why]
+        notes = [*one.notes]
         if self.there is not None and not is_same:
             notes.append("the earlier one is kept in .course/collected")
         if time < arrived:
@@ -240,8 +249,8 @@ class _Work:
                 "late": before["late"] if is_same and self.there != data else new["late"],
                 "versions": before["versions"] | {digest: new},
             }
-        why = ": ".join(filter(None, [taken, "; ".join(filter(None, notes))]))
-        return "unchanged" if is_same else state, why
+        one.notes = notes
+        return "unchanged" if is_same else state, ": ".join(filter(None, [taken, one.why]))
 
     def keep(self) -> None:
         """Keep the notebook in submitted/ as a version."""
@@ -285,6 +294,6 @@ def use_attempt(root: Path, lesson: str, student: str, attempt: int) -> str:
         raise UsageError(f"{name} has no version {attempt}, but {', '.join(labels)}")
     path, about = versions[attempt - 1]
     records[student] = work.record | {"late": about["late"]}
-    _record(course, lesson, records)
+    course.note(f"collected/{lesson}", {"students": records})
     work.put(path.read_bytes(), about["time"])
     return f"{name}: version {labels[attempt - 1]} is graded, of {len(versions)}"

@@ -56,11 +56,13 @@ class HandedIn:
     name: str = ""
     files: list[File] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)  # why files were left out
-    notes: list[str] = field(default_factory=list)  # for the instructor
+    notes: list[str] = field(default_factory=list)  # which may be those of many students
     time: datetime | None = None
     late: bool = False  # Canvas says so
     group: tuple[str, str] = ("", "")  # and the member who handed in for it
     file: File | None = None  # the notebook to use
+    has_answers: bool = False  # in this notebook
+    attempt: int = -1  # the number of its upload
     why: str = ""  # about this choice
 
 
@@ -131,14 +133,15 @@ def handed_in(
             strays += [found.problem or "/".join((top, *place)) for place, found in below.items()]
             continue
         person, note, (other, what) = by_id.get(about["who"]), "", meant.get(top, ("", ""))
+        owner = known.get(key(top), top)  # whose case and accents may be written in another way
         if person is None and other and key(top) not in known:
             person = by_student.get(other, Person(other, "", []))
             note = f"found by the {what} in {top!r}"
-        elif person is None and other not in ("", top):  # collected work keeps its owner
-            note = f"fits {other}: remove {top} from submitted/ and collect again"
+        elif person is None and other not in ("", owner):  # collected work keeps its owner
+            note = f"fits {other}: remove {owner} from submitted/ and collect again"
         elif person is None and roster:
             note = "not in the roster"
-        unknown = (about["who"], about["name"]) if system == "canvas" else (top, "")
+        unknown = (about["who"], about["name"]) if system == "canvas" else (owner, "")
         somebody = person or Person(*unknown, [])
         one = works.setdefault(somebody.student, HandedIn(somebody.student, somebody.name))
         one.notes += [text for text in (somebody.note, note) if text and text not in one.notes]

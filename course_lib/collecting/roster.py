@@ -8,7 +8,7 @@ github_id and name.
 """
 
 import contextlib
-import json
+import functools
 import re
 import unicodedata
 from collections import defaultdict
@@ -17,7 +17,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-import babel
 from babel.localedata import locale_identifiers
 
 from course_lib.grading.adapters.nbgrader import one_transaction
@@ -26,10 +25,9 @@ from course_lib.grading.exports.lms import IDS
 from course_lib.grading.intake.submissions import NOTEBOOK
 from course_lib.grading.intake.timestamps import parse_time
 from course_lib.workspace.errors import UsageError
-from course_lib.workspace.files import write_atomically
 from course_lib.workspace.sheet import key, listed, read_sheet
-from course_lib.workspace.text import one_line
-from course_lib.workspace.worksheet import MODIFIED, in_english
+from course_lib.workspace.text import one_line, visible
+from course_lib.workspace.worksheet import MODIFIED, in_english, moment
 
 # Each kind of roster: the headers that identify it, and the columns with student ids, first the
 # preferred one for a class that has none yet.
@@ -39,7 +37,10 @@ _KINDS = {
     "canvas": (("ID", "Section"), IDS[:4]),
     "folder": ((), ("id", *IDS)),
 }
-_NEEDED = {"moodle": "the grading worksheet of this assignment", "canvas": "Canvas's gradebook"}
+_NEEDED = {
+    "moodle": "the grading worksheet of this assignment with names (is it marked anonymously?)",
+    "canvas": "Canvas's gradebook",
+}
 _ELSEWHERE = {"canvas": ("ID",), "github": ("github_username",)}
 _NAMES = ("Student", "Full name", "First Name", "FirstName", "first_name")
 _NAMES += ("Last Name", "LastName", "last_name", "name")
@@ -76,29 +77,39 @@ def read_roster(path: Path, system: str | None, known: Known) -> tuple[str, list
     modified = sheet.columns(MODIFIED)[:1]
     times = _times(["".join(row[at].strip() for at in modified) for row in sheet.rows], path)
     people: dict[str, Person] = {}
+    without: list[str] = []
     for row, time in zip(sheet.rows, times, strict=True):
 
         def cells(*names: str, row: Sequence[str] = row) -> list[str]:
             return [row[column].strip() for column in sheet.columns(*names)]
 
-        name, numbers = " ".join(cells(*_NAMES)), cells("Identifier") if kind == "moodle" else []
+        name = " ".join(filter(None, cells(*_NAMES)))
+        numbers = cells("Identifier") if kind == "moodle" else []
         elsewhere = cells(*_ELSEWHERE.get(kind, ()))
         of_files = elsewhere if kind == system == "canvas" else []  # as in the names of the files
         ids = [*of_files, *cells(*_KINDS[kind][1], "email")]
         person = person_of(ids, name, known, numbers)
-        if person is None or name in ("Student, Test", "Test Student"):
-            continue  # a row with maximum points, or Canvas's test student
+        if name in ("Points Possible", "Student, Test", "Test Student"):
+            continue  # Canvas's rows of maxima, and of its test student
+        if person is None:
+            without.append(name)
+            continue
         if kind == system == "moodle":
             of_files = re.findall(r"\d+$", numbers[0])
         section = next(iter(cells("Section", "Group", "Groups")), "")
         about = {"time": time, "elsewhere": "".join(elsewhere), "section": section}
         person = person._replace(ids=of_files or person.ids, **about)
-        if people.setdefault(person.student, person) is not person:
+        if people.setdefault(key(person.student), person) is not person:
             raise UsageError(f"{path} has two rows for {person.student!r}: correct one of them")
     if not people:
         raise UsageError(
             f"{path} has no student with an id: write id above the column of ids (its columns: "
             f"{listed(sheet.header)})"
+        )
+    if any(without):
+        raise UsageError(
+            f"{path} has no id that can name a folder for {listed(without)}: write one, or remove "
+            "the row"
         )
     return kind, list(people.values())
 
@@ -109,37 +120,14 @@ def _times(texts: Sequence[str], path: Path) -> list[datetime | None]:
     languages = sorted({name.partition("_")[0] for name in locale_identifiers()})
     for language in ("", *languages):
         with contextlib.suppress(ValueError, OverflowError, LookupError):
-            found = {text: _moment(text, language).astimezone(UTC) for text in given}
+            # A spreadsheet may have changed the times to those without names.
+            read = functools.partial(moment, language=language) if language else parse_time
+            found = {text: read(text).astimezone(UTC) for text in given}
             return [found[text].replace(tzinfo=None) if text in found else None for text in texts]
     raise UsageError(
         f"{path} has a time that cannot be read, {one_line(min(given))!r}: set Moodle to English "
         "and download the worksheet again"
     )
-
-
-def _moment(text: str, language: str) -> datetime:
-    """Return a time in Moodle's long format in a language, or "" for one without names.
-
-    Raises:
-        ValueError, LookupError: it is not in this language, or its weekday is wrong.
-    """
-    if not language:  # a spreadsheet has changed it
-        return parse_time(text)
-    months, weekdays = (
-        {key(name): at for form in kind.values() for at, name in form["wide"].items()}
-        for kind in (babel.Locale(language).months, babel.Locale(language).days)
-    )
-    words, numbers = re.findall(r"[^\W\d_]+", key(text)), [*map(int, re.findall(r"\d+", text))]
-    (year,) = (number for number in numbers if number > 99)
-    rest = [number for number in numbers if number != year]
-    month = [months[word] for word in words if word in months] or [rest.pop(numbers[0] != year)]
-    day, hour, minute = rest
-    if {"am", "pm"} & {*words}:
-        hour = hour % 12 + 12 * ("pm" in words)
-    moment = datetime(year, month[0], day, hour, minute)
-    if moment.weekday() not in {weekdays.get(word) for word in words}:
-        raise ValueError
-    return moment
 
 
 def person_of(
@@ -150,8 +138,9 @@ def person_of(
     A student whom the course knows by another id is found by the e-mail address or the number in
     Moodle. The known id is then kept, because the work and the grades are stored under it.
     """
-    usable = re.compile(r"[^./\\\0-\x1f][^/\\\0-\x1f]*")  # a valid folder name
-    ids = [one.strip() for one in ids if usable.fullmatch(one.strip())]
+    # A valid folder name, but not a long number that a spreadsheet has rounded.
+    usable = re.compile(r"(?!\d[.,]\d+E\+\d+$)[^./\\\0-\x1f][^/\\\0-\x1f]*", re.IGNORECASE)
+    ids = [one for one in (visible(text).strip() for text in ids) if usable.fullmatch(one)]
     if not ids:
         return None
     email = next((one for one in ids if "@" in one), "")
@@ -195,8 +184,7 @@ def enroll(course: ClassFolder, people: Collection[Person]) -> tuple[int, int]:
     """
     new, sections = 0, {one.student: one.section for one in people if one.section}
     if sections:
-        text = json.dumps(course.noted("sections") | sections, indent=1)
-        write_atomically(course.private / "sections.json", text)
+        course.note("sections", course.noted("sections") | sections)
     with quiet_nbgrader(), course.gradebook() as gradebook, one_transaction(gradebook):
         known = {one.id: one for one in gradebook.students}
         for one in people:

@@ -30,6 +30,7 @@ from course_lib.grading.intake.ordinary_files import IntakeError, read_ordinary
 from course_lib.grading.ledger import digest
 from course_lib.grading.sandbox.confinement import exposed
 from course_lib.workspace.errors import GradingError
+from course_lib.workspace.files import write_atomically
 from course_lib.workspace.folder import load_config
 from course_lib.workspace.locks import only_one
 
@@ -79,6 +80,11 @@ class ClassFolder:
         """Return the contents of a JSON file in .course, or {} if there is none."""
         path = self.private / f"{name}.json"
         return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+    def note(self, name: str, contents: dict[str, Any]) -> None:
+        """Write a JSON file in .course, unless it has these contents."""
+        if self.noted(name) != contents:
+            write_atomically(self.private / f"{name}.json", json.dumps(contents, indent=1))
 
     def collected(self, lesson: str) -> dict[str, dict[str, Any]]:
         """Return what `course collect` recorded about each student's work."""

@@ -21,7 +21,7 @@ OUTCOMES = {
     "not_graded": ("?", "not graded"),
 }
 STOPPED = {"timed_out": "out of time", "out_of_memory": "out of memory", "crashed": "crashed"}
-_WAITS = "an answer waits for a person: grade it in formgrader, or export with --partial"
+_WAITS = "an answer waits for a person: course answers shows it, or export with --partial"
 
 
 @dataclass(frozen=True)
@@ -196,9 +196,10 @@ class GradedLesson:
 
     def as_dict(self) -> dict:
         """Return the contents of the table and the reasons as plain data."""
-        names = ("lesson", "exercises", "max_points", "seconds", "waiting", "blanks", "exit_code")
+        names = ["lesson", "exercises", "max_points", "seconds", "waiting", "blanks", "late"]
         students = [student.as_dict() for student in self.students]
         return {name: getattr(self, name) for name in names} | {
+            "exit_code": self.exit_code,
             "students": students,
             "written_points": sum(self.points_by_answer.values()),
             "rows": [row for student in students for row in student["rows"]],

@@ -14,6 +14,7 @@ from course_lib.grading.intake.submissions import submission_in
 from course_lib.grading.intake.timestamps import read_stamp
 from course_lib.grading.ledger import Entry, Ledger
 from course_lib.grading.read_checks import AN_EARLIER_VERSION, earlier_versions, read_notebook
+from course_lib.workspace.text import one_line
 
 
 def read_lesson(course: ClassFolder, lesson: str, *, brief: bool = False) -> GradedLesson:
@@ -56,7 +57,23 @@ def read_lesson(course: ClassFolder, lesson: str, *, brief: bool = False) -> Gra
     why = f"collected, not graded yet: course grade {lesson}"
     students += [GradedSubmission(student, problem=why) for student in found]
     students.sort(key=lambda graded: graded.student)
-    return GradedLesson(lesson, tuple(students), exercises, answers, extensions=extensions)
+    late, about = _late_by_canvas(course, lesson), tuple(students)
+    return GradedLesson(lesson, about, exercises, answers, extensions=extensions, late=late)
+
+
+def _late_by_canvas(course: ClassFolder, lesson: str) -> str:
+    """Return a sentence about work that Canvas marks as late without a time, or ""."""
+    submitted = course.step("submitted")
+    late = [one for one, about in sorted(course.collected(lesson).items()) if about["late"]]
+    late = [one for one in late if not read_stamp(submitted / one / lesson).text]
+    if not late:
+        return ""
+    return (
+        f"{lesson}: Canvas marked {len(late)} submission{'s' * (len(late) > 1)} as late "
+        f"({', '.join(map(one_line, late))}) but gave no time, so no lateness or penalty was "
+        "computed. To apply one, write the time that Canvas shows into "
+        f"{submitted.name}/STUDENT/{lesson}/timestamp.txt and run course grade"
+    )
 
 
 def _points(assignment: Assignment) -> tuple[dict[str, float], dict[str, float]]:

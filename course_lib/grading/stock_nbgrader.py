@@ -10,10 +10,11 @@ from typing import Any
 import nbformat
 from jupyter_client.manager import KernelManager
 from nbformat import NotebookNode
-from nbgrader.preprocessors import Execute, NbGraderPreprocessor
+from nbgrader.preprocessors import Execute, NbGraderPreprocessor, SaveAutoGrades
+from nbgrader.utils import determine_grade
 
-from course_lib.grading.adapters.nbgrader import SaveScores, coursedir_of
-from course_lib.grading.cell_kinds import is_check, is_plain_test
+from course_lib.grading.adapters.nbgrader import Grade, coursedir_of
+from course_lib.grading.cell_kinds import grade_id, is_check, is_plain_test
 from course_lib.grading.class_folder import SEED, secret_seed
 from course_lib.grading.clean_outputs import sanitize_outputs
 from course_lib.grading.intake.read import parse_release
@@ -95,14 +96,15 @@ class CleanOutputs(NbGraderPreprocessor):
         return cell, resources
 
 
-class SaveCheckedGrades(SaveScores):
+class SaveCheckedGrades(SaveAutoGrades):
     """The step that saves scores. For check cells, `read_check` reads them."""
 
-    def score_of(self, cell: NotebookNode) -> float | None:
-        """Return the points of a graded cell, or None to leave it to a person."""
-        if not is_check(cell):
-            return super().score_of(cell)
-        graded = read_check(cell)
-        if graded.reason:
-            self.log.warning("%s, %s: %s", self.student_id, graded.exercise, graded.reason)
-        return graded.points
+    def _add_score(self, cell: NotebookNode, resources: dict) -> None:
+        row = read_check(cell) if is_check(cell) else None
+        if row and row.reason:
+            self.log.warning("%s, %s: %s", self.student_id, row.exercise, row.reason)
+        place = self.notebook_id, self.assignment_id, self.student_id
+        grade: Grade = self.gradebook.find_grade(grade_id(cell), *place)
+        grade.auto_score = row.points if row else determine_grade(cell, self.log)[0]
+        grade.needs_manual_grade = grade.manual_score is not None or grade.auto_score is None
+        self.gradebook.db.commit()

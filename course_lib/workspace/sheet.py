@@ -12,7 +12,7 @@ from pathlib import Path
 
 from course_lib.workspace.errors import ExportError
 from course_lib.workspace.files import write_atomically
-from course_lib.workspace.text import one_line
+from course_lib.workspace.text import one_line, visible
 
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:[.,]\d*)?|[.,]\d+)")
 
@@ -70,11 +70,13 @@ class Sheet:
 def read_sheet(path: Path) -> Sheet:
     """Read a CSV file without its blank rows, and pad short rows."""
     encoding, text = _decode(path)
-    text = text.lstrip("\r\n")
-    if not text.strip():
+    text = re.sub(r"^sep=.\r?\n", "", text.lstrip("\r\n"))  # a line for Excel
+    if not text.strip(' \t\r\n,;:"'):
         raise ExportError(f"{path} is empty: download it again")
     if text.lstrip()[:20].casefold().startswith(("<!doctype", "<html", "<?xml")):
-        raise ExportError(f"{path} is a web page, not CSV: sign in and download it again")
+        raise ExportError(
+            f"{path} is a web page, not CSV: sign in and download it again, or save its table"
+        )
     rows: list[list[str]] = []
     try:
         widths = {each: len(next(_reader(text, each))) for each in ",;\t:"}
@@ -84,9 +86,13 @@ def read_sheet(path: Path) -> Sheet:
         problem = f"row {len(rows) + 1}: {error}"
         raise ExportError(f"{path} is not a CSV file ({problem}): download it again") from error
     rows = [row for row in rows if "".join(row).strip()]
-    if not rows or len(rows[0]) == 1:
-        raise ExportError(f"{path} is not a CSV file (it has one column only): download it again")
     size = len(rows[0])
+    for number, row in enumerate(rows, 1):
+        if any(cell.strip() for cell in row[size:]):
+            raise ExportError(
+                f"{path}, row {number}: {len(row)} cells below {size} headers. Is a text or a "
+                "number with a comma not in quotes?"
+            )
     header, *rows = [row + [""] * (size - len(row)) for row in rows]
     line_end = next((end for end in ("\r\n", "\n", "\r") if end in text), "\n")
     return Sheet(path, header, rows, delimiter, line_end, encoding)
@@ -121,8 +127,8 @@ def parse_number(text: str) -> float | None:
 
 
 def key(text: str) -> str:
-    """Return text for comparisons: in Unicode form NFC, stripped and case-folded."""
-    return unicodedata.normalize("NFC", text.strip().casefold())
+    """Return text for comparisons: visible, stripped, case-folded and in Unicode form NFC."""
+    return unicodedata.normalize("NFC", visible(text).strip().casefold())
 
 
 def listed(names: Iterable[str]) -> str:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import unicodedata
 
 # Each pattern takes linear time for any text, because no part backtracks.
 _CONTROL = re.compile(
@@ -17,6 +18,13 @@ def plain_text(text: str, *, colors: bool = False) -> str:
     if "\r" in text:  # keep the last state of a progress bar
         text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
     return text
+
+
+def visible(text: str) -> str:
+    """Return text without invisible characters, which come along when text is copied."""
+    if text.isascii():
+        return text
+    return "".join(one for one in text if unicodedata.category(one) != "Cf")
 
 
 def utf8(name: str) -> str:

@@ -1,15 +1,22 @@
 """Read Moodle's grading worksheet in any language.
 
 Its columns are found by what they hold: a number for the assignment such as "Participant 815", the
-name, columns of ids, the state, the grade beside its maximum, and the times.
+name, columns of ids, the state, the grade beside its maximum, and the times. A time is in Moodle's
+long format, with the names that the Unicode CLDR has for months, weekdays and halves of the day.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
+from typing import Any
 
-from course_lib.workspace.sheet import Sheet, parse_number
+import babel
+
+from course_lib.workspace.sheet import Sheet, key, parse_number
 
 MODIFIED = "Last modified (submission)"
+_HALVES = {"am": 0, "morning1": 0, "pm": 12, "afternoon1": 12, "evening1": 12}  # of the day
 _TIME = re.compile(r"\d{4}.*\d[:.]\d\d|\d[:.]\d\d.*\d{4}", re.DOTALL)
 
 
@@ -45,7 +52,48 @@ def in_english(sheet: Sheet) -> Sheet:
         if is_grade and len(maxima) == 1 and maxima.pop():
             heads |= {at: "Grade", at + 1: "Maximum Grade"}
             break
+    else:  # a class list, whose first column has ids such as stud001
+        return sheet
     header = [heads.get(at, name) for at, name in enumerate(sheet.header)]
     rows = zip(numbers, sheet.rows, strict=True)
     rows = [[f"Participant {found[2]}" if found else "", *row[1:]] for found, row in rows]
     return replace(sheet, header=header, rows=rows)
+
+
+def moment(text: str, language: str) -> datetime:
+    """Return a time that is written in a language.
+
+    Raises:
+        ValueError, LookupError: it is not in this language, or its weekday is wrong.
+    """
+    locale = babel.Locale(language)
+    weekday, text = _take(key(text), locale.days, "wide")
+    month, text = _take(text, locale.months, "wide", "abbreviated")
+    numbers = [*map(int, re.findall(r"\d+", text))]
+    (year,) = (number for number in numbers if number > 99)
+    rest = [number for number in numbers if number != year]
+    month = month or rest.pop(numbers[0] != year)
+    day, hour, minute = rest
+    words = re.split(r"[\s\d,،:()]+", text.replace(".", ""))
+    halves = {
+        key(name).replace(".", ""): _HALVES[at]
+        for form in [{"am": "am", "pm": "pm"}, *locale.day_periods["format"].values()]
+        for at, name in form.items()
+        if at in _HALVES
+    }
+    half = next((halves[word] for word in words if word in halves), None)
+    if half is not None and hour <= 12:
+        hour = hour % 12 + half
+    found = datetime(year, month, day, hour, minute)
+    if found.weekday() != weekday:
+        raise ValueError
+    return found
+
+
+def _take(text: str, names: Mapping, *widths: str) -> tuple[Any, str]:
+    """Return what the longest of a calendar's names in a text means, and the text without it."""
+    forms = [form[width] for form in names.values() for width in widths]
+    known = {key(name).strip("."): at for form in forms for at, name in form.items()}
+    found = (name for name in known if name in text and not re.search(r"\d", name))
+    name = max(found, key=len, default="")
+    return known.get(name), text.replace(name, " ", 1)

@@ -9,6 +9,8 @@ from test_answers import LESSON, course, filled, given, graded, made
 from course_lib.cli.main import main
 from course_lib.collecting.collect import enter_class
 from course_lib.grading import driver
+from course_lib.grading.class_report.pages import lesson_page
+from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
 
 __all__ = ["course", "filled", "graded", "made"]  # fixtures
 
@@ -95,3 +97,19 @@ def test_students_are_sorted_and_filtered_from_the_keyboard(reported, page, axe,
     page.emulate_media(media="print")
     assert not page.get_by_label("State").is_visible()
     assert errors == []
+
+
+def test_points_are_sorted_as_numbers(page, tmp_path):
+    def student(points, outcome):
+        row = GradedExercise("softmax", points, 12, outcome)
+        return GradedSubmission(f"{points:g}", (row,))
+
+    points = {9.5: "incorrect", 12: "correct", 9.25: "raised", 0: "not_attempted"}
+    rows = tuple(student(*one) for one in points.items())
+    lesson = GradedLesson(LESSON, rows, {"softmax": 12})
+    (tmp_path / "page.html").write_text(lesson_page(lesson, {}), encoding="utf-8")
+    page.goto((tmp_path / "page.html").as_uri())
+    for column in ("softmax", "points"):
+        page.get_by_role("button", name=f"Sort by {column}").click()
+        names = page.locator("table.students tbody th").all_inner_texts()
+        assert [text.split()[0] for text in names] == ["0", "9.25", "9.5", "12"]

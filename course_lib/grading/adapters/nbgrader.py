@@ -1,4 +1,4 @@
-"""Adapt nbgrader: use one transaction, compute late penalties, and decide how to save scores."""
+"""Adapt nbgrader: use one transaction, and compute late penalties."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from nbformat import NotebookNode
 from nbgrader import api
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.dbutil import ALEMBIC_DIR
-from nbgrader.preprocessors import AssignLatePenalties, NbGraderPreprocessor, SaveAutoGrades
-from nbgrader.utils import determine_grade
+from nbgrader.preprocessors import AssignLatePenalties, NbGraderPreprocessor
 from sqlalchemy import Index
 from traitlets.config import Config
 
@@ -96,22 +94,6 @@ class LatePenalties:
         plugin: Any = self._step.plugin_inst
         penalty = plugin.late_submission_penalty(notebook.student.id, final_score(notebook), late)
         return None if penalty is None else self._step._check_late_penalty(notebook, penalty)
-
-
-class SaveScores(SaveAutoGrades):
-    """SaveAutoGrades with a method for a cell's points that a subclass may override."""
-
-    def score_of(self, cell: NotebookNode) -> float | None:
-        """Return the points of a graded cell, or None to leave it to a person."""
-        return determine_grade(cell, self.log)[0]
-
-    def _add_score(self, cell: NotebookNode, resources: dict) -> None:
-        name = cell.metadata["nbgrader"]["grade_id"]
-        place = self.notebook_id, self.assignment_id, self.student_id
-        grade: Grade = self.gradebook.find_grade(name, *place)
-        grade.auto_score = self.score_of(cell)
-        grade.needs_manual_grade = grade.manual_score is not None or grade.auto_score is None
-        self.gradebook.db.commit()
 
 
 def coursedir_of(step: NbGraderPreprocessor) -> CourseDirectory:

@@ -11,7 +11,6 @@ import re
 from base64 import b64encode
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from statistics import mean, median
@@ -33,11 +32,8 @@ _BREAK = re.compile(r"(?<=_)|(?<=[a-z])(?=[A-Z])")  # where a long name may wrap
 NUM_LOWEST = 3
 
 
-def write_report(root: Path, lesson: str | None = None, late: Mapping[str, str] = {}) -> Path:
-    """Write report.html and a page for each graded lesson, or one page. Return the one to open.
-
-    `late` maps lessons to their sentences for `GradedLesson.late`.
-    """
+def write_report(root: Path, lesson: str | None = None) -> Path:
+    """Write report.html and a page for each graded lesson, or one page. Return the one to open."""
     course = ClassFolder(root)
     with quiet_nbgrader():
         with course.gradebook() as gradebook:
@@ -45,7 +41,7 @@ def write_report(root: Path, lesson: str | None = None, late: Mapping[str, str] 
             named = {s.id: filter(None, (s.first_name, s.last_name)) for s in gradebook.students}
             names = sorted(assignment.name for assignment in gradebook.assignments)
         read = (read_lesson(course, name) for name in ([lesson] if lesson else names))
-        summaries = [replace(s, late=late.get(s.lesson, "")) for s in read if s.students]
+        summaries = [one for one in read if one.students]
     everyone = sorted(named.keys() | {s.student for one in summaries for s in one.students})
     people = {one: (" ".join(named.get(one, ())), sections.get(one, "")) for one in everyone}
     if not summaries:

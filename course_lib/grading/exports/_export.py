@@ -58,7 +58,7 @@ def export(root: Path, request: ExportRequest) -> Outcome:
             name = "not_graded" if missing else "zero" if grade.zero else "written"
             groups.setdefault(name, {})[student] = "" if grade.zero else grade.reason
         about = {"lesson": lesson.lesson, "column": "", "points": lesson.all_points}
-        outcomes.append(about | groups)
+        outcomes.append({**about, "late": lesson.late, **groups})
     return Outcome(output, request.dry_run, outcomes)
 
 
@@ -213,4 +213,5 @@ def _fill(
         else:
             cells[assignment.column] = here
             groups.setdefault("zero" if grade.zero else "written", {})[student] = ""
-    return {"lesson": lesson.lesson, "column": assignment.name, "points": worth, **groups}
+    about = {"lesson": lesson.lesson, "column": assignment.name, "points": worth}
+    return {**about, "late": lesson.late, **groups}

@@ -18,10 +18,12 @@ for (const table of document.querySelectorAll("table.students")) {
       for (const other of heads) other.removeAttribute("aria-sort");
       head.setAttribute("aria-sort", order);
       const sign = order === "ascending" ? 1 : -1;
+      const is_number = head.classList.contains("number");
+      const number = (row) => is_number ? parseFloat(text(row, at).replace(/[^\d.]+/, "")) : NaN;
       rows.sort((one, other) => {
         const [a, b] = [text(one, at), text(other, at)];
         if (!a || !b) return !a - !b; // the blank ones are last in both orders
-        return sign * collator.compare(a, b);
+        return sign * (number(one) - number(other) || collator.compare(a, b));
       });
       body.append(...rows);
     });

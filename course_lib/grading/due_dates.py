@@ -1,4 +1,4 @@
-"""Due dates: `course extend`, lateness that only Canvas knows, and lessons that are still open.
+"""Due dates: `course extend`, extensions after a change of clocks, lessons that are still open.
 
 nbgrader stores an extension as a duration, so a clock change would move the due date to another
 hour. Therefore .course/extensions/LESSON.json records its zone, its seconds by the clocks there,
@@ -7,16 +7,14 @@ and nbgrader's duration: {"ada": {"zone": "Europe/Berlin", "clock": 86400, "exte
 
 import contextlib
 import difflib
-import json
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from course_lib.grading.class_folder import ClassFolder, quiet_nbgrader
-from course_lib.grading.intake.timestamps import UnclearTimeError, parse_time, read_stamp
+from course_lib.grading.intake.timestamps import UnclearTimeError, parse_time
 from course_lib.workspace.errors import UsageError
-from course_lib.workspace.files import write_atomically
 from course_lib.workspace.text import one_line
 
 
@@ -57,7 +55,7 @@ def extend(root: Path, lesson: str, student: str, until: str) -> str:
     clock = (local - due_there).total_seconds()  # within one zone, Python subtracts clock times
     extension = (moment - due).total_seconds()
     given[student] = {"zone": zone.key, "clock": clock, "extension": extension}
-    write_atomically(course.private / f"extensions/{lesson}.json", json.dumps(given, indent=1))
+    course.note(f"extensions/{lesson}", given)
     if moment == due:
         return f"{student}: {lesson} is due with the class again, {of_class}"
     return (
@@ -92,7 +90,7 @@ def follow_due_date(root: Path, lesson: str) -> list[str]:
                     f"{one_line(student)}: {lesson} is due {due + extension:%Y-%m-%d %H:%M} UTC, "
                     f"at the same hour in {about['zone']} as before"
                 )
-    write_atomically(course.private / f"extensions/{lesson}.json", json.dumps(given, indent=1))
+    course.note(f"extensions/{lesson}", given)
     return lines
 
 
@@ -104,24 +102,6 @@ def _zone_of(course: ClassFolder, until: str) -> ZoneInfo:
             if name not in ("UTC", "GMT"):
                 return ZoneInfo(name)
     return ZoneInfo("UTC")
-
-
-def late_notices(root: Path, lessons: Iterable[str]) -> dict[str, str]:
-    """Return a notice for each lesson with work that Canvas marks as late without a time."""
-    course, notices = ClassFolder(root), {}
-    submitted = course.step("submitted")
-    for lesson in lessons:
-        known = sorted(course.collected(lesson).items())
-        late = [student for student, about in known if about["late"]]
-        late = [one for one in late if not read_stamp(submitted / one / lesson).text]
-        if late:
-            notices[lesson] = (
-                f"{lesson}: Canvas marked {len(late)} submission{'s' * (len(late) > 1)} as late "
-                f"({', '.join(map(one_line, late))}) but gave no time, so no lateness or penalty "
-                "was computed. To apply one, write the time that Canvas shows into "
-                f"{submitted.name}/STUDENT/{lesson}/timestamp.txt and run course grade"
-            )
-    return notices
 
 
 def open_lessons(root: Path, given: Iterable[str], solved: Iterable[str]) -> dict[str, str]:

@@ -16,7 +16,7 @@
 # - tell self-attention from cross-attention.
 #
 # **Time:** {time}. **You need:** lesson 02 (`masked_softmax`), the batched products of lesson 03,
-# and the module of lesson 04, which drops weights and stores them.
+# and the module of lesson 04.
 
 # %%
 import math

@@ -592,8 +592,7 @@ assert change.abs().max() < 1e-4
 # Such an $f$ is *permutation equivariant*.
 
 # %% [markdown]
-# Does a causal mask change that? Now self-attention gets this mask, but no positions, and reads
-# *drei* in both directions.
+# Now self-attention with a causal mask, but without positions, reads *drei* in both directions.
 
 # %% tags=["demo"]
 functions = {

@@ -329,9 +329,9 @@ check("masking_equals_deleting")
 # A module that prefers the middle key passes if you only reverse the keys. One that looks at
 # neighboring keys (arranged in a circle) passes if you only rotate them.
 #
-# Swaps of keys $i$ and $i + 1$, one pair at a time, can also miss a fault. For the scores $(4, 3,
-# 2, 1)$, a module that computes $\operatorname{relu}(\text{last} - \text{first})$ gives 0 after
-# every such swap, and 3 after a reversal.
+# Swaps of keys $i$ and $i + 1$, one pair at a time, can also miss a fault. A module that computes
+# $\operatorname{relu}(\text{last} - \text{first})$ of the scores $(4, 3, 2, 1)$ gives 0 after every
+# such swap, and 3 after a reversal.
 
 # %%
 from course_lib.attention import keys_permutation_invariant

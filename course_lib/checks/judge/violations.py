@@ -7,7 +7,7 @@ The others count toward the probe's own part.
 
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
@@ -102,16 +102,14 @@ def find_violations(
     ]
 
 
-def described(exercise: Exercise, found: Iterable[Violation]) -> list[Violation]:
-    """Return violations in which the first property that wrong values violate is the problem."""
-
-    def of(violation: Violation) -> Problem:
-        if violation.aspect != "values" or isinstance(violation.problem, Cause):
-            return violation.problem
-        broken = (prop(violation.probe, violation.seen) for prop in exercise.properties)
-        return next(filter(None, broken), violation.problem)
-
-    return [replace(violation, problem=of(violation)) for violation in found]
+def described(exercise: Exercise, found: Sequence[Violation]) -> Sequence[Violation]:
+    """Return violations in which wrong values are described by the first property they violate."""
+    wrong = [v for v in found if v.aspect == "values" and not isinstance(v.problem, Cause)]
+    for violated in exercise.properties:
+        if any(problems := [violated(v.probe, v.seen) for v in wrong]):
+            says = dict(zip(map(id, wrong), problems, strict=True))
+            return [replace(v, problem=says.get(id(v)) or v.problem) for v in found]
+    return found
 
 
 def _of_a_call_that_returned(

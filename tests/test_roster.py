@@ -214,7 +214,7 @@ def test_init_takes_a_roster(course, tmp_path, monkeypatch, capsys):
     (course / "own.csv").write_text("id,name,section\n7,Joe Low,A\n")
     assert main(["init", ".", "--roster", "own.csv"]) == 0
     assert gradebook(course)["7"] == ("Joe Low", "", "")  # it is not Canvas's number
-    assert "(plain CSV): 1 students, 1 new; 4 in the class" in capsys.readouterr().out
+    assert "(plain CSV): 1 student, 1 new; 4 in the class" in capsys.readouterr().out
     (course / "bad.csv").write_text("a,b\n1,2\n")
     assert main(["init", ".", "--roster", "bad.csv"]) == 2
     assert "has no student with an id: write id above the column of ids" in capsys.readouterr().err

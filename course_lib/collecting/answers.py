@@ -27,6 +27,7 @@ from course_lib.grading.graded import COMPLETE, INCOMPLETE
 from course_lib.grading.ledger import digest
 from course_lib.grading.publishing.markup import lesson_text, written
 from course_lib.grading.read_grades import read_lesson
+from course_lib.plotting.words import counted
 from course_lib.workspace.errors import UsageError
 from course_lib.workspace.files import write_atomically
 from course_lib.workspace.sheet import Sheet, key, listed, parse_number, read_sheet
@@ -82,8 +83,10 @@ def write_answers(root: Path, lesson: str, part: tuple[int, int] = (1, 1)) -> li
     states = Counter(one.state for _, one in mine)
     blank = sum(one.state == "left blank" for one in answers)
     return [
-        f"{', '.join(filter(None, [lesson, values['part']]))}, {len(mine)} answers, "
-        f"{sum(map(len, groups))} different texts, {states['waiting']} waiting, "
+        f"{', '.join(filter(None, [lesson, values['part']]))}, "
+        f"{counted(len(mine), 'answer', 'answers')}, "
+        f"{counted(sum(map(len, groups)), 'different text', 'different texts')}, "
+        f"{states['waiting']} waiting, "
         f"{states['graded']} graded; {blank} left blank, which get 0 points",
         f"  exports/{name}.html and exports/{name}.csv",
         f"give points in one of the files, then: course answers {lesson} --read FILE",

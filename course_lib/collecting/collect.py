@@ -31,6 +31,7 @@ from course_lib.grading.graded import COMPLETE, INCOMPLETE
 from course_lib.grading.intake.ordinary_files import read_bytes
 from course_lib.grading.intake.submissions import NOTEBOOK
 from course_lib.grading.intake.timestamps import STAMP, read_stamp
+from course_lib.plotting.words import counted
 from course_lib.workspace.errors import UsageError
 from course_lib.workspace.files import write_atomically
 from course_lib.workspace.sheet import key, listed
@@ -154,7 +155,8 @@ def enter_class(root: Path, roster: Path) -> str:
     new, total = rosters.enroll(ClassFolder(root), people)
     notes = "".join(f"\n  {one.student}: {one.note}" for one in people if one.note)
     kind = "plain CSV" if kind == "folder" else kind
-    return f"{roster} ({kind}): {len(people)} students, {new} new; {total} in the class{notes}"
+    students = counted(len(people), "student", "students")
+    return f"{roster} ({kind}): {students}, {new} new; {total} in the class{notes}"
 
 
 def _known(course: ClassFolder, lesson: str) -> rosters.Known:

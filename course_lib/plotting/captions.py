@@ -35,6 +35,7 @@ TITLES = {
     "saturation": "Where one key has all the weight, all derivatives vanish",
     "divisors": "At width 512, the loss stays high without a divisor",
     "self and cross": "In cross-attention, queries and keys come from two sequences",
+    "gradients": "Without a divisor, some queries get large gradients and many get none",
     "gradient": "Without a divisor, the gradient vanishes as d grows",
     "heads": "Each head attends on its own, and W_o mixes the results",
     "split heads": "A reshape mixes the heads, and split_heads keeps them apart",

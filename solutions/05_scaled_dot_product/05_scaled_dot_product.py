@@ -376,6 +376,8 @@ assert max(final[32, "√d"] + final[32, "1"] + final[32, "d"]) < 0.25
 # values, in a fresh model of width 512?
 
 # %% tags=["demo", "nbval-ignore-output"]
+limits = torch.tensor([0.001, 0.01, 0.1, 1.0])
+panels = {"scores of a query": {}, "query, as a multiple of the mean over the values": {}}
 for label, divisor in (("√d", math.sqrt(512)), ("1", 1.0), ("d", 512)):
     torch.manual_seed(0)
     model_at_start = Backwards(512, divisor).to(device)
@@ -384,33 +386,33 @@ for label, divisor in (("√d", math.sqrt(512)), ("1", 1.0), ("d", 512)):
     of_scores, of_queries, of_values = torch.autograd.grad(loss, wanted)
     largest_weight = torch.softmax(model_at_start.scores, dim=-1).amax(dim=-1).mean().item()
     variance = model_at_start.scores.var().item()
-    typical = of_scores.norm(dim=-1).median().item()
-    relative = (of_queries.norm() / of_values.norm()).item()
-    squares = of_queries.square().sum(dim=-1).flatten()  # (256,), one for each query
-    top = squares.topk(len(squares) // 10).indices
-    share = (squares[top].sum() / squares.sum()).item()
-    best, second = model_at_start.scores.flatten(0, 1).topk(2).values.unbind(dim=-1)
-    leads = (best - second)[top].median().item(), (best - second).median().item()
     print(f"divided by {label:8} variance of the scores {variance:.3f}", end=", ")
     print(f"mean largest weight {largest_weight:.2f}")
-    print(f"    median |gradient| of a query's scores {typical:.3f}")
-    print(f"    |gradient of queries| / |gradient of values| {relative:.2f}", end=", ")
-    print(f"the top tenth of queries has {share:.0%} of the squared norm")
+    sizes = of_scores.norm(dim=-1), of_queries.norm(dim=-1) / of_values.norm(dim=-1).mean()
+    for panel, size in zip(panels.values(), sizes, strict=True):  # size: (32, 8)
+        counts = torch.bucketize(size.flatten().cpu(), limits).bincount(minlength=5)
+        panel[f"divided by {label}"] = 100 * counts / counts.sum()
     assert label != "√d" or abs(variance - 1 / 9) < 0.03
-    assert {"√d": 0.3 < relative < 1, "1": relative > 2, "d": relative < 0.1}[label]
-    assert (typical < 0.05) == (share > 0.5) == (label == "1")
-    assert label != "1" or leads[0] < 0.5 * leads[1]
+    best, second = model_at_start.scores.topk(2).values.unbind(dim=-1)
+    lead = best - second
+    assert label != "1" or lead[sizes[1] > 1].median() < 0.5 * lead.median()
+ticks = ["below 0.001", "to 0.01", "to 0.1", "to 1", "above 1"]
+axes = {"x_label": "norm of the gradient", "y_label": "% of the queries"}
+plotting.show(plotting.bars(panels, **axes, ticks=ticks), key="gradients")
+small, large = panels.values()
+assert small["divided by 1"][:2].sum() > 30 > 2 > small["divided by √d"][:2].sum()
+assert small["divided by d"][:2].sum() < 2 and large["divided by d"][:3].sum() > 95
+assert large["divided by 1"][4] > 30 > 10 > large["divided by √d"][4]
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# It is the divisor 1, which gives a ratio of 3.6 in our run. Its median score gradient is the
-# smallest of the three, because the softmax is saturated. But the gradient of the queries is
-# *large*, because by the chain rule, it lacks the factor $1/\sqrt{d}$. Most of it comes from a
-# tenth of the queries, those that are still undecided between keys. A query that has settled on the
-# wrong key gets a gradient close to 0. Dividing by $d$ does the opposite. Every query gets a
-# gradient, but a small one. Adam, which divides each gradient by its recent magnitude, can make up
-# for that.
+# It is the divisor 1. Its softmax is saturated, so for nearly half of the queries, the gradient of
+# the scores is below 0.01. But the gradient of the queries themselves lacks the factor $1/\sqrt{d}$
+# of the chain rule. Those that are still undecided between keys get the *largest* gradients, and a
+# query that has settled on the wrong key gets next to none. Dividing by $d$ does the opposite. Every
+# query gets a gradient, but a small one. Adam, which divides each gradient by its recent magnitude,
+# can make up for that.
 #
 # </details>
 #

@@ -178,7 +178,9 @@ def findings_of(
                 message += f" Look at {'the ' if ' ' in wrong[0] else ''}{wrong[0]}."
         if elsewhere and (not isinstance(problem, Cause) or problem.id in _ABOUT_ONE_INPUT):
             message = _of_another_input(message)
-        if problem.id in (_OF_THE_EDGES if violation.part == "edges" else _OF_THE_VALUES):
+        ids_of_cases = _OF_THE_EDGES if violation.part == "edges" else _OF_THE_VALUES
+        is_about_calls = exercise.properties and violation.probe.scenario != "call"
+        if problem.id in ids_of_cases or (violation.aspect == "values" and is_about_calls):
             message = f"{failures.case_of(failure)} {message}".strip()
         message = message or NOTHING_KNOWN
         if cause and name_of(problem) == cause and violation.aspect == "raised":

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from course_lib.checks.observe.observation import Observation
 from course_lib.checks.observe.probe import Probe
+
+if TYPE_CHECKING:  # it imports torch
+    from course_lib.checks.observe.observation import Observation
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,7 @@ class Exercise:
     probes: Callable[[np.random.Generator], Iterable[Probe | str]]
     oracle: Callable = of_its_name
     mistakes: Sequence[Mistake] = ()
-    properties: Sequence[Callable[[Probe, Observation], Any]] = ()
+    properties: Sequence["Callable[[Probe, Observation], Any]"] = ()
     hints: tuple[str, str, str]
     rules: Rules = Rules()
     marking: Marking = Marking()

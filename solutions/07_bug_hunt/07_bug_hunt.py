@@ -40,7 +40,7 @@ causal_mask, masked_softmax = carry_on("causal_mask", "masked_softmax")
 split_heads, merge_heads, MultiHeadAttention = carry_on(
     "split_heads", "merge_heads", "MultiHeadAttention"
 )
-is_causal, positional_encoding = carry_on("is_causal", "positional_encoding")
+positional_encoding = carry_on("positional_encoding")
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
 torch.set_num_threads(1)  # faster while other programs are running
@@ -476,9 +476,8 @@ check("broken_invariants")
 # | [d2l-ai/d2l-en #2423](https://github.com/d2l-ai/d2l-en/pull/2423) (2023) | Masked scores become −10⁶. In an item of length 0, all scores are then equal, so the item gets the average of its padding. |
 # | [pytorch/pytorch #41508](https://github.com/pytorch/pytorch/issues/41508) (2020) | In `nn.MultiheadAttention`, a query without an allowed key gets nan. Even if you discard this output, the gradients become nan. |
 #
-# The next cell rebuilds the first three and calls PyTorch's own module for the fourth. `is_causal`
-# changes later positions and returns whether the earlier outputs stay the same. Until you write
-# your own in section 7, it is the course's version.
+# The next cell rebuilds the first three and calls PyTorch's own module for the fourth. Its function
+# `ignores_the_last` changes the last position and returns whether all other outputs stay the same.
 #
 # **Predict.** How many of your three tests does d2l's module fail if the batch has an empty item?
 # (With a length of 0, deleting leaves no keys, so the expected output is 0.)
@@ -516,13 +515,19 @@ def torchs_module(queries, keys, values, valid_lens=None):
     return in_torch(queries, keys, values, key_padding_mask=padded)[0]
 
 
+def ignores_the_last(fn, x):
+    """Return whether no other output changes if the last position does."""
+    changed = torch.cat([x[:, :-1], x[:, -1:] + 1], dim=1)
+    return torch.allclose(fn(changed)[:, :-1], fn(x)[:, :-1], atol=1e-6)
+
+
 looks_back = {
     "book": inverted_mask,
     "Keras, dropout 0": lambda x: dropped_mask(x, 0.0),
     "Keras, dropout 0.1": lambda x: dropped_mask(x, 0.1),
 }
 for name, function in looks_back.items():
-    print(f"{name:20} is_causal {is_causal(function, queries)}")
+    print(f"{name:20} ignores_the_last {ignores_the_last(function, queries)}")
 for name, module in {"d2l": million_below, "PyTorch": torchs_module}.items():
     for lens in (torch.tensor([4, 8, 14]), torch.tensor([0, 8, 14])):
         deleting = masking_equals_deleting(module, *inputs, lens)
@@ -534,8 +539,8 @@ for name, module in {"d2l": million_below, "PyTorch": torchs_module}.items():
 outputs = torchs_module(*inputs, torch.tensor([0, 8, 14]))
 outputs[1:].sum().backward()  # without the empty item
 print(f"nan in the gradient of PyTorch's weights: {in_torch.in_proj_weight.grad.isnan().any()}")
-assert not is_causal(inverted_mask, queries) and is_causal(lambda x: dropped_mask(x, 0.0), queries)
-assert not is_causal(lambda x: dropped_mask(x, 0.1), queries)
+found = {name: ignores_the_last(function, queries) for name, function in looks_back.items()}
+assert found == {"book": False, "Keras, dropout 0": True, "Keras, dropout 0.1": False}
 assert in_torch.in_proj_weight.grad.isnan().any()
 
 # %% [markdown]
@@ -544,8 +549,8 @@ assert in_torch.in_proj_weight.grad.isnan().any()
 # d2l's module fails only `masking_equals_deleting`. Alone, the empty item gets the same average, so
 # `batch_items_independent` passes. PyTorch's module also fails `batch_items_independent`, because
 # nan is not equal to anything. These two modules break `empty_rows_zero`, but are correct for all
-# items that are not empty. `is_causal` catches both mask bugs, but it catches our copy of the Keras
-# bug only if you test with dropout. A test is only as good as its inputs.
+# items that are not empty. `ignores_the_last` catches both mask bugs, but it catches our copy of the
+# Keras bug only if you test with dropout. A test is only as good as its inputs.
 #
 # </details>
 
@@ -565,9 +570,9 @@ torch.manual_seed(7)
 broken = BrokenCausalSelfAttention(6, 2).double().eval()
 x = torch.randn(2, 5, 6, dtype=torch.float64)
 empty_item = broken(x, torch.tensor([0, 5]))[0]
-print(f"is_causal: {is_causal(broken, x)}")
+print(f"ignores_the_last: {ignores_the_last(broken, x)}")
 print(f"nan in the outputs of an item of length 0: {empty_item.isnan().sum()} of 30")
-assert not is_causal(broken, x) and empty_item.isnan().all()
+assert not ignores_the_last(broken, x) and empty_item.isnan().all()
 
 # %% [markdown]
 # ### Exercise: `CausalSelfAttention`
@@ -701,7 +706,8 @@ check("is_permutation_equivariant")
 # %% [markdown]
 # ### A test for looking ahead
 #
-# The output of a causal function at position $i$ depends only on positions $0, \dots, i$. If the
+# The output of a causal function at position $i$ depends only on positions $0, \dots, i$. The check
+# of section 5 misses a function in which position 1 looks ahead to position 2 of four. If the
 # future does not matter, you can overwrite it without changing any earlier output. Overwrite it
 # with ordinary numbers, not nan. A forbidden key has weight 0, but $0 \times \text{nan}$ is nan.
 
@@ -759,8 +765,10 @@ def test_items_are_independent():
     assert batch_items_independent(attention(), queries, keys, values, valid_lens)
 
 
-def test_no_position_sees_the_future():
-    assert is_causal(CausalSelfAttention(6, 2).eval(), queries)
+def test_no_other_position_sees_the_last():
+    module, changed = CausalSelfAttention(6, 2).eval(), queries.clone()
+    changed[:, -1] += 1
+    assert torch.allclose(module(changed)[:, :-1], module(queries)[:, :-1], atol=1e-6)
 """
 run_tests(tests)
 

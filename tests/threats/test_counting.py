@@ -192,12 +192,16 @@ def test_v04_a_test_that_could_look_inside_its_objects_earns_nothing(graded):
 
 
 def test_v05_a_solution_is_lent_only_as_the_prerequisite_that_it_is(graded):
-    borrowed = (ROOT / "tests/threats/borrower.txt").read_text(encoding="utf-8")
-    lesson, answers = "05_scaled_dot_product", {"scaled_dot_product_attention": borrowed}
-    name = "scaled_dot_product_attention"
-    for own in ({}, {"numpy_attention": "def numpy_attention(*args):\n    return None"}):
-        rows, notices = graded(lesson, answers | own)
-        assert rows[name].points == 0 and "graded with" not in notices, rows[name]
+    borrowed = """def positional_encoding(num_positions, embed_dim, **to):
+    even = embed_dim + embed_dim % 2
+    first = torch.tensor([0.0, 1.0]).repeat(even // 2)
+    rows = [shift_matrix(p, even).to(first) @ first for p in range(num_positions)]
+    return torch.stack(rows)[:, :embed_dim].to(**to)"""
+    for own in ({}, {"shift_matrix": "def shift_matrix(*args):\n    return None"}):
+        rows, notices = graded("06_multi_head", {"positional_encoding": borrowed} | own)
+        row = rows["positional_encoding"]
+        assert row.points == 0 and "graded with" not in notices, row
+    lesson, name = "05_scaled_dot_product", "scaled_dot_product_attention"
     keeps = (
         "self.attention_weights = weights.detach()\n        return self.dropout(weights) @ values"
     )

@@ -306,8 +306,8 @@ EXERCISE = Exercise(
     ),
     properties=WEIGHTS,
     hints=(
-        "The module has four faults. Test it with `is_causal` and with an item of "
-        "length 0, and check the sizes under the root.",
+        "The module has four faults. Change later positions of its input, try an item of length 0, "
+        "and check the sizes under the root.",
         "Look at the number under the root, at the triangle, at what happens to a row without any "
         "allowed key, and at the last line: which axes does the reshape join?",
         "Fix one at a time and test after each: two heads against one, on scores that you work "

@@ -188,7 +188,6 @@ EXERCISE = Exercise(
     points=4,
     minutes=30,
     difficulty=3,
-    builds_on=("scaled_dot_product_attention",),
     returns=(
         Returned("grad_queries", "tensor", "float", ("num_queries", "d")),
         Returned("grad_keys", "tensor", "float", ("num_keys", "d")),

@@ -127,7 +127,6 @@ EXERCISE = Exercise(
     points=3,
     minutes=20,
     difficulty=3,
-    builds_on=("scaled_dot_product_attention",),
     starred=True,
     returns=(Returned("jacobian", "tensor", "float", ("d", "d")),),
     probes=problems,

@@ -377,7 +377,7 @@ assert max(final[32, "√d"] + final[32, "1"] + final[32, "d"]) < 0.25
 
 # %% tags=["demo", "nbval-ignore-output"]
 limits = torch.tensor([0.001, 0.01, 0.1, 1.0])
-panels = {"scores of a query": {}, "query, as a multiple of the mean over the values": {}}
+panels = {"scores of a query": {}, "query, relative to the values": {}}
 for label, divisor in (("√d", math.sqrt(512)), ("1", 1.0), ("d", 512)):
     torch.manual_seed(0)
     model_at_start = Backwards(512, divisor).to(device)
@@ -391,18 +391,18 @@ for label, divisor in (("√d", math.sqrt(512)), ("1", 1.0), ("d", 512)):
     sizes = of_scores.norm(dim=-1), of_queries.norm(dim=-1) / of_values.norm(dim=-1).mean()
     for panel, size in zip(panels.values(), sizes, strict=True):  # size: (32, 8)
         counts = torch.bucketize(size.flatten().cpu(), limits).bincount(minlength=5)
-        panel[f"divided by {label}"] = 100 * counts / counts.sum()
+        panel[label] = 100 * counts / counts.sum()
     assert label != "√d" or abs(variance - 1 / 9) < 0.03
     best, second = model_at_start.scores.topk(2).values.unbind(dim=-1)
     lead = best - second
     assert label != "1" or lead[sizes[1] > 1].median() < 0.5 * lead.median()
-ticks = ["below 0.001", "to 0.01", "to 0.1", "to 1", "above 1"]
-axes = {"x_label": "norm of the gradient", "y_label": "% of the queries"}
+ticks = ["0.001", "0.01", "0.1", "1", "more"]
+axes = {"x_label": "norm of the gradient, up to", "y_label": "% of the queries"}
 plotting.show(plotting.bars(panels, **axes, ticks=ticks), key="gradients")
 small, large = panels.values()
-assert small["divided by 1"][:2].sum() > 30 > 2 > small["divided by √d"][:2].sum()
-assert small["divided by d"][:2].sum() < 2 and large["divided by d"][:3].sum() > 95
-assert large["divided by 1"][4] > 30 > 10 > large["divided by √d"][4]
+assert small["1"][:2].sum() > 30 > 2 > small["√d"][:2].sum()
+assert small["d"][:2].sum() < 2 and large["d"][:3].sum() > 95
+assert large["1"][4] > 30 > 10 > large["√d"][4]
 
 # %% [markdown]
 # <details><summary>Answer</summary>

@@ -154,20 +154,17 @@ def written(
     model,
     prompt,
     num_tokens,
-    temperature=1.0,
-    top_k=None,
-    generator=None,
-    *,
+    options,
     choose=chosen,
+    *,
     read=last_tokens,
     kept=whole,
     mode=False,
     at=-1,
 ) -> Tensor:
-    """Return the correct texts, with steps that a mistake changes.
+    """Return texts that `choose(logits, *options)` continues, with the model in train mode or not.
 
-    `choose` continues them with the logits at the position `at`. `read` cuts what the model reads,
-    and `kept` the text itself, to the model's context. The model is in train mode or not.
+    `read` cuts what the model reads, and `kept` the text itself, to the model's context.
     """
     was_training, tokens = model.training, prompt
     model.train(mode)
@@ -175,127 +172,158 @@ def written(
         for _ in range(num_tokens):
             tokens = kept(tokens, model.context_length)
             logits = model(read(tokens, model.context_length))[:, at]
-            new = choose(logits, temperature, top_k, generator)
-            tokens = torch.cat([tokens, new], dim=1)
+            tokens = torch.cat([tokens, choose(logits, *options)], dim=1)
     model.train(was_training)
     return tokens
 
 
 @mistake
-def first_tokens_read(model, prompt, num_tokens, **options) -> Tensor:
+def first_tokens_read(
+    model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None
+) -> Tensor:
     """You do not choose the next token by the last `context_length` tokens: the model reads other
     tokens, too many or too few, or you use its logits at another position.
 
     Which tokens must the model read, and which of its positions predicts the next one?
     """
-    return written(model, prompt, num_tokens, **options, read=lambda tokens, n: tokens[:, :n])
+    options = temperature, top_k, generator
+    return written(model, prompt, num_tokens, options, read=lambda tokens, n: tokens[:, :n])
 
 
 @like(first_tokens_read)
-def last_token_read(model, prompt, num_tokens, **options) -> Tensor:
-    return written(model, prompt, num_tokens, **options, read=lambda tokens, n: tokens[:, -1:])
+def last_token_read(
+    model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None
+) -> Tensor:
+    options = temperature, top_k, generator
+    return written(model, prompt, num_tokens, options, read=lambda tokens, n: tokens[:, -1:])
 
 
 @like(first_tokens_read)
-def prompt_read(model, prompt, num_tokens, **options) -> Tensor:
-    return written(model, prompt, num_tokens, **options, read=lambda tokens, n: prompt[:, -n:])
+def prompt_read(model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None) -> Tensor:
+    options = temperature, top_k, generator
+    return written(model, prompt, num_tokens, options, read=lambda tokens, n: prompt[:, -n:])
 
 
 @like(first_tokens_read)
-def one_token_less_read(model, prompt, num_tokens, **options) -> Tensor:
+def one_token_less_read(
+    model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None
+) -> Tensor:
+    options = temperature, top_k, generator
     read = lambda tokens, n: tokens[:, -max(n - 1, 1) :]  # noqa: E731
-    return written(model, prompt, num_tokens, **options, read=read)
+    return written(model, prompt, num_tokens, options, read=read)
 
 
 @like(first_tokens_read)
-def whole_text_read(model, prompt, num_tokens, **options) -> Tensor:
-    return written(model, prompt, num_tokens, **options, read=whole)
+def whole_text_read(
+    model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None
+) -> Tensor:
+    options = temperature, top_k, generator
+    return written(model, prompt, num_tokens, options, read=whole)
 
 
 @like(first_tokens_read)
-def first_position_used(model, prompt, num_tokens, **options) -> Tensor:
-    return written(model, prompt, num_tokens, **options, at=0)
+def first_position_used(
+    model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None
+) -> Tensor:
+    options = temperature, top_k, generator
+    return written(model, prompt, num_tokens, options, at=0)
 
 
 @mistake
-def prompt_cut(model, prompt, num_tokens, **options) -> Tensor:
+def prompt_cut(model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None) -> Tensor:
     """Your texts have another length: you drop their beginning, such as the prompt or the tokens
     that leave the context, or you write another number of tokens.
 
     How many tokens does each text have at first, how many are added, and which are dropped?
     """
-    return written(model, prompt, num_tokens, **options, kept=last_tokens)
+    return written(model, prompt, num_tokens, (temperature, top_k, generator), kept=last_tokens)
 
 
 @like(prompt_cut)
-def prompt_cut_at_first(model, prompt, num_tokens, **options) -> Tensor:
+def prompt_cut_at_first(
+    model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None
+) -> Tensor:
     prompt = last_tokens(prompt, model.context_length)
-    return written(model, prompt, num_tokens, **options)
+    return written(model, prompt, num_tokens, (temperature, top_k, generator))
 
 
 @like(prompt_cut)
-def prompt_left_out(model, prompt, num_tokens, **options) -> Tensor:
-    return written(model, prompt, num_tokens, **options)[:, prompt.shape[1] :]
+def prompt_left_out(
+    model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None
+) -> Tensor:
+    options = temperature, top_k, generator
+    return written(model, prompt, num_tokens, options)[:, prompt.shape[1] :]
 
 
 @like(prompt_cut)
-def one_token_more(model, prompt, num_tokens, **options) -> Tensor:
-    return written(model, prompt, num_tokens + 1, **options)
+def one_token_more(
+    model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None
+) -> Tensor:
+    return written(model, prompt, num_tokens + 1, (temperature, top_k, generator))
 
 
 @mistake
-def zero_not_treated(model, prompt, num_tokens, **options) -> Tensor:
+def zero_not_treated(
+    model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None
+) -> Tensor:
     """At temperature 0 you divide the logits by 0.
 
     Which token comes next when the likeliest one is certain?
     """
-    return written(model, prompt, num_tokens, **options, choose=draw)
+    return written(model, prompt, num_tokens, (temperature, top_k, generator), draw)
 
 
 @mistake
-def temperature_multiplied(model, prompt, num_tokens, temperature=1.0, **options) -> Tensor:
+def temperature_multiplied(
+    model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None
+) -> Tensor:
     """You multiply the logits by the temperature; they must be divided by it.
 
     Which should make the likeliest token certain: a low temperature or a high one?
     """
     inverse = temperature and 1 / temperature
-    return written(model, prompt, num_tokens, inverse, **options)
+    return written(model, prompt, num_tokens, (inverse, top_k, generator))
 
 
 @mistake
-def top_k_ignored(model, prompt, num_tokens, top_k=None, **options) -> Tensor:
+def top_k_ignored(model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None) -> Tensor:
     """You also draw tokens that are not among the `top_k` likeliest ones.
 
     Which tokens can your code draw? For which logit is a token's probability 0?
     """
-    return written(model, prompt, num_tokens, **options)
+    return written(model, prompt, num_tokens, (temperature, None, generator))
 
 
 @like(top_k_ignored)
-def others_at_0(model, prompt, num_tokens, top_k=None, **options) -> Tensor:
-    def choose(logits, temperature, *rest) -> Tensor:
+def others_at_0(model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None) -> Tensor:
+    def choose(logits, *options) -> Tensor:
         others = logits if temperature == 0 else restricted(logits, top_k).nan_to_num(neginf=0.0)
-        return chosen(others, temperature, *rest)
+        return chosen(others, *options)
 
-    return written(model, prompt, num_tokens, **options, choose=choose)
+    return written(model, prompt, num_tokens, (temperature, None, generator), choose)
 
 
 @mistake
-def always_the_likeliest(model, prompt, num_tokens, temperature=1.0, **options) -> Tensor:
+def always_the_likeliest(
+    model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None
+) -> Tensor:
     """You always choose the likeliest token, whatever the temperature is.
 
     Where does your code draw?
     """
-    return written(model, prompt, num_tokens, 0, **options)
+    return written(model, prompt, num_tokens, (0, top_k, generator))
 
 
 @mistake
-def mode_left_alone(model, prompt, num_tokens, **options) -> Tensor:
+def mode_left_alone(
+    model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None
+) -> Tensor:
     """You do not switch the model to eval mode, so in train mode dropout can change its logits.
 
     What do layers with dropout do in train mode?
     """
-    return written(model, prompt, num_tokens, **options, mode=model.training)
+    options = temperature, top_k, generator
+    return written(model, prompt, num_tokens, options, mode=model.training)
 
 
 EXERCISE = Exercise(

@@ -59,84 +59,77 @@ def problems(rng) -> Problems:
         yield edge(scripted(rng, **options), sources(rng, 2, 4), [2, 3], 7)
 
 
-def decoded(
-    model,
-    source,
-    valid_lens,
-    start,
-    end,
-    max_len,
-    *,
-    goes_on=False,
-    until=torch.all,
-    read=slice(None),
-    choose=lambda logits: logits[:, -1].argmax(-1),
-    ends=(),
-    fill=None,
-    first=1,
-) -> Tensor:
-    """Return the correct words, with steps that a mistake changes.
+def decoded(model, source, valid_lens, start, most, ends, *, goes_on=False, until=torch.all,
+            read=slice(None), choose=None, fill=None) -> Tensor:  # fmt: skip
+    """Return `start` and at most `most` words; `ends(words)` tells which words end an item.
 
-    `choose` gets the logits and returns words, an item ends at each of `ends`, after which `fill`
-    is written, and `first` is the first column of the result.
+    `choose` gets the logits and returns words, and `fill` is written after the end of an item.
     """
-    ends = torch.tensor(ends or [end], device=source.device)
+    choose = choose or (lambda logits: logits[:, -1].argmax(-1))
     fill = model.pad if fill is None else fill
     words = torch.full((len(source), 1), start, device=source.device)
     ended = torch.zeros(len(source), dtype=torch.bool, device=source.device)
     with running(model):
-        while words.shape[1] <= max_len and not until(ended):
+        while words.shape[1] <= most and not until(ended):
             following = choose(model(source, valid_lens, words[:, read]))
             if not goes_on:
                 following = following.masked_fill(ended, fill)
-            ended = ended | torch.isin(following, ends)
+            ended = ended | ends(following)
             words = torch.cat([words, following[:, None]], dim=1)
-    return words[:, first:]
+    return words
 
 
 @mistake
-def goes_on_after_end(*given) -> Tensor:
+def goes_on_after_end(model, source, valid_lens, start, end, max_len) -> Tensor:
     """Your result does not hold each item's words, then its `end`, then pads: `end` is missing, or
     other ids follow it, such as words that the model predicts or 0.
 
     What belongs after the last word, and what after `end`?
     """
-    return decoded(*given, goes_on=True)
+    given = model, source, valid_lens, start, max_len
+    return decoded(*given, lambda words: words == end, goes_on=True)[:, 1:]
 
 
 @like(goes_on_after_end)
 def filled_with_end(model, source, valid_lens, start, end, max_len) -> Tensor:
-    return decoded(model, source, valid_lens, start, end, max_len, fill=end)
+    given = model, source, valid_lens, start, max_len
+    return decoded(*given, lambda words: words == end, fill=end)[:, 1:]
 
 
 @like(goes_on_after_end)
-def filled_with_0(*given) -> Tensor:
-    return decoded(*given, fill=0)
+def filled_with_0(model, source, valid_lens, start, end, max_len) -> Tensor:
+    given = model, source, valid_lens, start, max_len
+    return decoded(*given, lambda words: words == end, fill=0)[:, 1:]
 
 
 @like(goes_on_after_end)
-def never_ends(*given) -> Tensor:
-    return decoded(*given, ends=[-1])
+def never_ends(model, source, valid_lens, start, end, max_len) -> Tensor:
+    given = model, source, valid_lens, start, max_len
+    return decoded(*given, lambda words: words < 0)[:, 1:]
 
 
 @like(goes_on_after_end)
 def end_left_out(model, source, valid_lens, start, end, max_len) -> Tensor:
-    words = decoded(model, source, valid_lens, start, end, max_len)
+    given = model, source, valid_lens, start, max_len
+    words = decoded(*given, lambda words: words == end)[:, 1:]
     return words.masked_fill(words == end, model.pad)
 
 
 @mistake
-def stops_at_first_end(*given) -> Tensor:
+def stops_at_first_end(model, source, valid_lens, start, end, max_len) -> Tensor:
     """All your translations stop as soon as one of them has ended.
 
     When may the loop stop?
     """
-    return decoded(*given, until=torch.any)
+    given = model, source, valid_lens, start, max_len
+    return decoded(*given, lambda words: words == end, until=torch.any)[:, 1:]
 
 
 @like(stops_at_first_end)
-def stops_with_the_first_item(*given) -> Tensor:
-    return decoded(*given, until=lambda ended: len(ended) and ended[0])
+def stops_with_the_first_item(model, source, valid_lens, start, end, max_len) -> Tensor:
+    given = model, source, valid_lens, start, max_len
+    until = lambda ended: len(ended) and ended[0]  # noqa: E731
+    return decoded(*given, lambda words: words == end, until=until)[:, 1:]
 
 
 @mistake
@@ -145,35 +138,42 @@ def pad_ends_too(model, source, valid_lens, start, end, max_len) -> Tensor:
 
     If the model predicts the id of the pad, what is that?
     """
-    return decoded(model, source, valid_lens, start, end, max_len, ends=[end, model.pad])
+    given = model, source, valid_lens, start, max_len
+    return decoded(*given, lambda words: (words == end) | (words == model.pad))[:, 1:]
 
 
 @mistake
-def start_returned(*given) -> Tensor:
+def start_returned(model, source, valid_lens, start, end, max_len) -> Tensor:
     """Your result begins with `start`, which is not a word of the translation.
 
     Which column did you put there yourself?
     """
-    return decoded(*given, first=0)
+    return decoded(model, source, valid_lens, start, max_len, lambda words: words == end)
 
 
 @mistake
-def last_word_only(*given) -> Tensor:
+def last_word_only(model, source, valid_lens, start, end, max_len) -> Tensor:
     """You do not choose the most likely word after all words so far: the model reads only the last
     word, or you use other logits than the largest at the last position.
 
     What must the model read, and which of its logits decide about the next word?
     """
-    return decoded(*given, read=slice(-1, None))
+    given = model, source, valid_lens, start, max_len
+    return decoded(*given, lambda words: words == end, read=slice(-1, None))[:, 1:]
 
 
-for choose in (
-    lambda logits: logits[:, 0].argmax(-1),
-    lambda logits: logits[:, -1].argmin(-1),
-    lambda logits: logits.argmax(1)[:, -1],
-    lambda logits: logits[:, -1, 1:].argmax(-1) + 1,
-):
-    like(last_word_only)(functools.partial(decoded, choose=choose))
+def _chosen_by(choose) -> Any:
+    def answer(model, source, valid_lens, start, end, max_len) -> Tensor:
+        given = model, source, valid_lens, start, max_len
+        return decoded(*given, lambda words: words == end, choose=choose)[:, 1:]
+
+    return answer
+
+
+like(last_word_only)(_chosen_by(lambda logits: logits[:, 0].argmax(-1)))
+like(last_word_only)(_chosen_by(lambda logits: logits[:, -1].argmin(-1)))
+like(last_word_only)(_chosen_by(lambda logits: logits.argmax(1)[:, -1]))
+like(last_word_only)(_chosen_by(lambda logits: logits[:, -1, 1:].argmax(-1) + 1))
 
 
 @mistake
@@ -183,17 +183,20 @@ def another_number_of_words(model, source, valid_lens, start, end, max_len) -> T
 
     How many columns does your result have, and how many words are in the longest translation?
     """
-    return decoded(model, source, valid_lens, start, end, max_len - 1)
+    given = model, source, valid_lens, start, max_len - 1
+    return decoded(*given, lambda words: words == end)[:, 1:]
 
 
 @like(another_number_of_words)
 def one_word_more(model, source, valid_lens, start, end, max_len) -> Tensor:
-    return decoded(model, source, valid_lens, start, end, max_len + 1)
+    given = model, source, valid_lens, start, max_len + 1
+    return decoded(*given, lambda words: words == end)[:, 1:]
 
 
 @like(another_number_of_words)
-def always_max_len(*given) -> Tensor:
-    return decoded(*given, until=lambda ended: False)
+def always_max_len(model, source, valid_lens, start, end, max_len) -> Tensor:
+    given = model, source, valid_lens, start, max_len
+    return decoded(*given, lambda words: words == end, until=lambda ended: False)[:, 1:]
 
 
 EXERCISE = Exercise(

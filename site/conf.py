@@ -41,10 +41,11 @@ highlight_language = "none"  # for blocks that name no language, such as diagram
 nitpicky = True
 # Names of other libraries are not linked, because their inventories need the network.
 nitpick_ignore_regex = [
+    ("py:class", r"Observation"),  # imported for type checkers only, because it imports torch
     (
         "py:class",
         r"(collections|jaxtyping|matplotlib|numpy|pathlib|torch|typing)\..+|Tensor|ndarray",
-    )
+    ),
 ]
 
 # Pages: load nothing from other hosts.

@@ -81,7 +81,7 @@ plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes), key="d
 # for every position of the query. The diamond is the output, the average of the values with these
 # weights.
 #
-# Each small plane multiplies the scores by its number. Choose 0 and then 8.
+# In each small plane, the scores are multiplied by the number shown. Choose 0, then 8.
 
 
 # %% tags=["demo"]
@@ -145,8 +145,8 @@ assert (plain.cpu().argmax(dim=-1) == torch.arange(14)).sum() == 8
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# For 8 of the 14. A longer vector can score higher. The first table is symmetric, because
-# $x \cdot x' = x' \cdot x$. With projections, the score is
+# It is the highest for 8 of the 14. A longer vector can score higher. The first table is symmetric,
+# because $x \cdot x' = x' \cdot x$. With projections, the score is
 #
 # $$q \cdot k = x^\top W_q^\top W_k\, x'.$$
 #
@@ -183,7 +183,7 @@ assert (plain.cpu().argmax(dim=-1) == torch.arange(14)).sum() == 8
 # - **Returns** the variance of $q \cdot k$ (of $q \cdot k / \sqrt{d}$ if `scaled`) over
 #   `num_samples` independent pairs of standard normal vectors, as a Python `float`.
 #
-# You may divide the sum of squares by `num_samples` or by `num_samples - 1`.
+# You may divide the sum of squared deviations by `num_samples` or by `num_samples - 1`.
 #
 # **Worked example.** With `d=4` and `num_samples=2000`, the result is near 4, and near 1 if scaled.
 
@@ -275,9 +275,9 @@ assert sharp.max() > 0.999
 assert (torch.diag(sharp) - torch.outer(sharp, sharp)).abs().max() < 0.001
 
 # %% [markdown]
-# One bar has nearly all the weight, and the right side is blank. Each derivative is a product of
-# weights, $w_j (1 - w_j)$ or $-w_j w_k$ (lesson 02), so all are nearly 0. If that bar belongs to
-# the wrong key, the gradient is too small to correct the mistake quickly.
+# One bar has nearly all the weight, and the right side is blank. The derivatives $w_j (1 - w_j)$
+# and $-w_j w_k$ (lesson 02) are all nearly 0. If that bar belongs to the wrong key, the gradient is
+# too small to correct the mistake quickly.
 #
 # Dividing the scores by $T$ is the same as multiplying them by $1/T$, and $T$ is called the
 # *temperature*. A saturated softmax is not bad in itself. A model that has solved its task is often
@@ -289,8 +289,7 @@ assert (torch.diag(sharp) - torch.outer(sharp, sharp)).abs().max() < 0.001
 #
 # The task is to read eight letters backwards, *dreizehn* as *nhezierd*. The query at position $i$
 # has to find the key at position $7 - i$. Letters and positions are fixed random vectors of width
-# $d$. Only $W_q$, $W_k$ and a last linear layer, which predicts the letter, are trained, on random
-# words.
+# $d$. Random words train only $W_q$, $W_k$ and a final linear layer that predicts the letter.
 
 
 # %% tags=["demo"]
@@ -365,9 +364,10 @@ assert max(final[32, "√d"] + final[32, "1"] + final[32, "d"]) < 0.25
 # </details>
 #
 # So $\sqrt{d}$ is not the only divisor that works. But it makes the *start* of training independent
-# of $d$. The variance at the start is not 1, though. `nn.Linear` starts with weights of variance
-# $1/(3d)$, so the entries of queries and keys have variance 1/3, and the scores about 1/9, whatever
-# the width. Scores divided by $d$ vanish as $d$ grows, and undivided scores grow with $d$.
+# of $d$. At the start, the scores do not have variance 1, though. `nn.Linear` starts with weights
+# of variance $1/(3d)$, so the entries of queries and keys have variance 1/3, and the scores about
+# 1/9, whatever the width. Scores divided by $d$ vanish as $d$ grows, and undivided scores grow with
+# $d$.
 
 # %% [markdown]
 # ### What the gradients look like ★
@@ -409,10 +409,10 @@ assert large["1"][4] > 30 > 10 > large["√d"][4]
 #
 # It is the divisor 1. Its softmax is saturated, so for nearly half of the queries, the gradient of
 # the scores is below 0.01. But the gradient of the queries themselves lacks the factor $1/\sqrt{d}$
-# of the chain rule. Those that are still undecided between keys get the *largest* gradients, and a
-# query that has settled on the wrong key gets next to none. Dividing by $d$ does the opposite. Every
-# query gets a gradient, but a small one. Adam, which divides each gradient by its recent magnitude,
-# can make up for that.
+# of the chain rule. Queries that are still undecided between keys get the *largest* gradients. A
+# query that has settled on the wrong key gets next to none. Dividing by $d$ does the opposite.
+# Every query gets a gradient, but a small one. Adam, which divides each gradient by its recent
+# magnitude, can make up for that.
 #
 # </details>
 #
@@ -570,9 +570,9 @@ check("DotProductAttention")
 # %% [markdown]
 # ### Your module in the translator
 #
-# The next cell makes the translator compute its cross-attention with your module. The batch also
-# contains 7777, a much longer numeral. Your module masks the padding that 7777 adds to the shorter
-# numerals.
+# The next cell makes the translator compute its cross-attention with your module. The batch
+# contains 1 to 99 and 7777, a much longer numeral, so your module masks the padding of the shorter
+# ones.
 #
 # **Predict.** If half of the weights are dropped, in train mode, are about 40, 60 or 80 of the
 # numbers from 1 to 99 translated correctly?
@@ -647,9 +647,9 @@ check("05_scaled_dot_product")
 #
 # Projections let a model choose the features by which queries and keys are compared. The dot
 # product of two standard normal vectors has variance $d$. Divided by $\sqrt{d}$, it has variance 1.
-# In this lesson's fresh models, it starts at about 1/9, and the weights are about as uneven at
-# every width. Without the divisor, a wide model starts saturated on arbitrary keys, and a query
-# that has settled on a wrong key gets hardly any gradient.
+# In this lesson's fresh models, the variance is about 1/9 at every width, so no width starts
+# saturated. Without the divisor, a wide model starts saturated on arbitrary keys, and a query that
+# has settled on a wrong key gets hardly any gradient.
 
 # %% [markdown]
 # ## References

@@ -82,11 +82,11 @@ assert apart == 0 and len(found) == 2
 #
 # <details><summary>Why no linear layer can name both letters</summary>
 #
-# Let the first letter have the weight $a$ and the second the smaller weight $b$. Consider only two
-# letters, $x$ with total weight $s$ and $y$ with $1 - s$. Then the score of $x$ minus the score of
-# $y$ is an affine function $g(s)$. To name the second letter of $yy$ and $xx$, the layer needs
-# $g(0) < 0 < g(1)$, so $g$ increases. To name the second letter of $xy$ and $yx$, it needs $g(a) <
-# 0 < g(b)$, so $g$ decreases. No affine $g$ can do both.
+# Let the first letter have the weight $a$ and the second the smaller weight $b$. Say both letters
+# are $x$ or $y$, and $x$ gets the total weight $s$. Then the score of $x$ minus the score of $y$ is
+# an affine function $g(s)$. To name the second letter of $yy$ and $xx$, the layer needs
+# $g(0) < 0 < g(1)$, so $g$ increases. To name the second letter of $xy$ and $yx$, it needs
+# $g(a) < 0 < g(b)$, so $g$ decreases. No affine $g$ can do both.
 #
 # </details>
 #
@@ -387,11 +387,11 @@ plotting.show(plotting.attention(weights, query, keys, heads=names), key="two le
 assert max(right[1]) < 30 and np.mean(right[2]) > 45
 
 # %% [markdown]
-# With one head, fewer than 30 of the 48 pairs are correct. Over eleven repetitions, the best runs
-# got 2 to 25. A single head may put all its weight on one position and guess the other letter. Or
-# it divides its weight, and then the two letters blend, as in section 1. Two heads share the work.
-# One attends to position 0 and the other to position 7, and in most runs nearly all pairs are
-# correct. (In the figure above, select a head by its name.)
+# With one head, fewer than 30 of the 48 pairs are correct. Over eleven repetitions, the best of
+# three runs got 2 to 25. A single head may put all its weight on one position and guess the other
+# letter. Or it divides its weight, and then the two letters blend, as in section 1. Two heads share
+# the work. One attends to position 0 and the other to position 7, and in most runs nearly all pairs
+# are correct. (In the figure above, select a head by its name.)
 
 # %% [markdown]
 # ### Removing a head
@@ -479,12 +479,12 @@ assert 66 < shares[3][1] < 74 < shares[0][1] < 81 and said[-1] == "thirty three"
 # <details><summary>Answer</summary>
 #
 # The model needs head 3 most. Without this head, *vierunddreißig* becomes *thirty three*, and only
-# about 70 of the 99 numbers are correct. Without head 0, about 77 are. Then *dreizehn* becomes
-# *three*. The map was a good guide, because most numbers from 13 to 19 depend on head 0. Heads 1
-# and 2 hardly matter up to 99. Of 500 other numerals, most of them in the thousands, fewer than
-# half are correct without head 1, and fewer than half without head 3. An ablation tells you only
-# about the inputs you tried. In large models, removing a head often costs little (Michel and others
-# 2019).
+# about 70 of the 99 numbers are correct. Without head 0, about 77 are correct, and *dreizehn*
+# becomes *three*. The map was a good guide, because most numbers from 13 to 19 depend on head 0.
+# Heads 1 and 2 hardly matter up to 99. Of 500 other numerals, most of them in the thousands, fewer
+# than half are correct without head 1, and fewer than half without head 3. An ablation tells you
+# only about the inputs you tried. In large models, removing a head often costs little (Michel and
+# others 2019).
 #
 # </details>
 
@@ -558,9 +558,9 @@ assert theirs[:, -1].isnan().all()
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The output is nan in 19 positions. An inverted causal mask leaves the last letter of each word,
-# and all pads after it, without a key. PyTorch raises no error and shows no warning, but you notice
-# the nan as soon as you train. The outputs of the first letters change, too.
+# The output is nan in 19 positions. Torch reads the mask the other way round, so the last letter of
+# each word, and all pads after it, have no key. PyTorch raises no error and shows no warning, but
+# you notice the nan as soon as you train. The outputs of the first letters change, too.
 #
 # </details>
 
@@ -684,8 +684,8 @@ assert products.argmax(dim=1).tolist() == list(range(50))
 # ### Exercise: `shift_matrix`
 #
 # - **Takes** `offset`, an integer $s$ (negative to go back), and an even `embed_dim`.
-# - **Returns** $R_s$, a floating-point tensor `(embed_dim, embed_dim)`. It multiplies the encoding
-#   of a position, a column vector, from the left.
+# - **Returns** $R_s$, a floating-point tensor `(embed_dim, embed_dim)`. Multiplied by the encoding
+#   of position $p$, a column vector, it gives that of $p + s$.
 #
 # **Worked example.** `shift_matrix(1, 2)` times the encoding of position 0 gives that of position
 # 1, so $(0, 1)$ becomes $(0.8415, 0.5403)$. `shift_matrix(0, 4)` is the identity.
@@ -723,13 +723,13 @@ assert looks[0, :3].tolist() == [0, 0, 0]
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Both look at the `d`, the letter nearest to the missing position.
+# Both look at the `d`, the letter nearest to the position that they seek, which is before the word.
 #
 # </details>
 #
 # In head 0, from the fourth letter on, every letter attends to the letter exactly three positions
-# back. Its query is the encoding of that position, and the score peaks where query and key are
-# equal. In head 1, every letter attends to itself.
+# back. Each query is the encoding of the position three back, and the score peaks where query and
+# key are equal. In head 1, every letter attends to itself.
 
 # %% [markdown]
 # ### All together
@@ -853,7 +853,7 @@ for question in questions:
 assert [int(best) for best in (encoder.embed(questions) @ stored.T).argmax(dim=1)] == [6, 2, 7]
 
 # %% [markdown]
-# Section 8 ★ builds a head that looks three positions back. One of the twelve heads in this model's
+# "Three positions back" ★ in section 8 builds such a head. One of the twelve heads in this model's
 # first block has learned something similar. Find it in the figure.
 
 # %% tags=["demo"]

@@ -177,8 +177,8 @@ assert min(on_reversal.values()) > 0.95
 # <details><summary>Answer</summary>
 #
 # All ten boxes learn reversal. It has no padding and no mask, and its queries, keys and values are
-# the same tensor, so some faults have no effect. The remaining faults leave enough for the other
-# layers to learn the task.
+# the same tensor, so some faults have no effect. The remaining faults leave attention intact enough
+# for the other layers to learn the task.
 #
 # </details>
 
@@ -237,7 +237,7 @@ assert sorted(on_directory.values())[0] < 0.2 and sorted(on_directory.values())[
 #
 # One kind of loss does prove a bug. Throw a die with eight faces, and let the block, with a causal
 # mask, predict the *next* throw. Nothing can predict a fair die, and each batch is new, so the
-# model cannot memorize it. Any expected loss below $\ln 8 = 2.08$ is cheating.
+# model cannot memorize it. With an expected loss below $\ln 8 = 2.08$, the model sees the answer.
 #
 # **Predict.** Exactly how many of the ten boxes end more than 0.03 below this loss?
 
@@ -291,8 +291,9 @@ for invariant, statement in INVARIANTS.items():
     print(f"{invariant:24} {statement}")
 
 # %% [markdown]
-# Now write tests for three invariants. The check runs each of them on dozens of hidden modules, and
-# counts the broken ones that it catches and the correct ones that it rejects. In all three tests,
+# Now write tests for three invariants. The check runs each test on dozens of hidden modules. It
+# counts the broken ones that your test catches and the correct ones that your test rejects. In all
+# three tests,
 #
 # - you may assume that no output exceeds 100;
 # - outputs that agree within 1e-5 count as equal;
@@ -476,11 +477,12 @@ check("broken_invariants")
 # | [d2l-ai/d2l-en #2423](https://github.com/d2l-ai/d2l-en/pull/2423) (2023) | Masked scores become −10⁶. In an item of length 0, all scores are then equal, so the item gets the average of its padding. |
 # | [pytorch/pytorch #41508](https://github.com/pytorch/pytorch/issues/41508) (2020) | In `nn.MultiheadAttention`, a query without an allowed key gets nan. Even if you discard this output, the gradients become nan. |
 #
-# The next cell rebuilds the first three and calls PyTorch's own module for the fourth. Its function
+# The next cell rebuilds the first three and calls PyTorch's own module for the fourth. In it,
 # `ignores_the_last` changes the last position and returns whether all other outputs stay the same.
 #
 # **Predict.** How many of your three tests does d2l's module fail if the batch has an empty item?
-# (With a length of 0, deleting leaves no keys, so the expected output is 0.)
+# (Its check uses lengths of at least 1. With 0, deleting leaves no keys, so the expected output is
+# 0.)
 
 
 # %% tags=["demo"]
@@ -598,10 +600,9 @@ check("CausalSelfAttention")
 # %% [markdown]
 # ### Your module writes
 #
-# A module that cannot see the future can be trained to predict each character of a text from the
-# characters before it. To write, the model draws a character, appends it, and repeats. The text
-# consists of 2,000 short stories that a program generates from rules. Each story invents the names
-# of its two animals.
+# A module that cannot see the future can learn to predict each character from those before it. To
+# write, the model draws a character, appends it, and repeats. The text consists of 2,000 short
+# stories that a program generates from rules. Each story invents the names of its two animals.
 #
 # For comparison, a *counting model* counts which character follows which.
 
@@ -673,15 +674,16 @@ assert 2.1 < unseen_loss["counting"] < 2.4 and unseen_loss["your attention"] < 1
 
 # %% [markdown]
 # Without positions, self-attention is permutation equivariant (lesson 06). If you permute its
-# inputs, its outputs move along, whereas a change in the order of the *keys* leaves the outputs of
-# attention as they are. How would you test any function $f$ for equivariance? Ten positions have
+# inputs, its outputs are permuted in the same way. Reordering only the *keys* and their values does
+# not change the outputs. How would you test any function $f$ for equivariance? Ten positions have
 # 3,628,800 permutations. Which few of them make a good test?
 #
-# **By hand.** Let $f$ subtract from each position the next one, in a circle. Is $f$ equivariant?
-# Rotate $(1, 2, 4)$ to $(4, 1, 2)$. The outputs $(-1, -2, 3)$ become $(3, -1, -2)$, rotated as
-# well. Now swap the first two numbers of $(1, 2, 4)$ to get $(2, 1, 4)$. The outputs are $(1, -3,
-# 2)$, not $(-2, -1, 3)$. So a rotation alone proves nothing. A swap of two neighbors and a rotation
-# catch the usual mistakes. A function that passes at one `x` may still fail at another.
+# **By hand.** Let $f$ subtract from each number the number after it, and from the last number the
+# first. Is $f$ equivariant? Rotate $(1, 2, 4)$ to $(4, 1, 2)$. The outputs $(-1, -2, 3)$ become
+# $(3, -1, -2)$, rotated as well. Now swap the first two numbers of $(1, 2, 4)$ to get $(2, 1, 4)$.
+# The outputs are $(1, -3, 2)$, not $(-2, -1, 3)$. So a rotation alone proves nothing. A swap of two
+# neighbors and a rotation catch the usual mistakes. A function that passes at one `x` may still
+# fail at another.
 
 # %% [markdown]
 # ### Exercise: `is_permutation_equivariant`
@@ -706,10 +708,11 @@ check("is_permutation_equivariant")
 # %% [markdown]
 # ### A test for looking ahead
 #
-# The output of a causal function at position $i$ depends only on positions $0, \dots, i$. The check
-# of section 5 misses a function in which position 1 looks ahead to position 2 of four. If the
-# future does not matter, you can overwrite it without changing any earlier output. Overwrite it
-# with ordinary numbers, not nan. A forbidden key has weight 0, but $0 \times \text{nan}$ is nan.
+# The output of a causal function at position $i$ depends only on positions $0, \dots, i$.
+# `ignores_the_last` of section 5 misses a function in which position 1 looks ahead to position 2 of
+# four. If the future does not matter, you can overwrite it without changing any earlier output.
+# Overwrite it with ordinary numbers, not nan. A forbidden key has weight 0, but
+# $0 \times \text{nan}$ is nan.
 
 # %% [markdown]
 # ### Exercise: `is_causal`
@@ -779,8 +782,8 @@ run_tests(tests)
 # %% [markdown]
 # ### All together
 #
-# This check runs the three tests of section 3 on your `CausalSelfAttention`. Pass their checks
-# first.
+# Section 3's three tests must accept your `CausalSelfAttention` and reject a box each. Pass their
+# checks first.
 
 # %%
 check("07_bug_hunt")

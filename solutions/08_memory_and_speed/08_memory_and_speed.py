@@ -92,8 +92,8 @@ assert 3 < peak / (n * n / 256) < 3.4 and 1 < kept / (n * n / 256) < 1.2
 # <details><summary>Answer</summary>
 #
 # At the peak there are three such matrices: the weights, their gradient, and the gradient of the
-# scores. Of these three, only the weights are kept for the backward pass. For a word, the weights
-# are a fourteenth as large as the inputs. For a page they are five times as large.
+# scores. Of these three, only the weights are kept for the backward pass. For a word of 14 letters,
+# the weights are a fourteenth as large as the inputs. For a page, they are five times as large.
 #
 # </details>
 #
@@ -115,7 +115,7 @@ assert 3 < peak / (n * n / 256) < 3.4 and 1 < kept / (n * n / 256) < 1.2
 # score $2$, $c = 2$ and $t = e^{-1} + e^{-2} + e^0 = 1.5032$.
 #
 # For the row $1,0.5,2\mid 0,3,1.5\mid 2.5,0.5$ (blocks 0, 1 and 2), the next cell computes $t$
-# correctly, and then without correcting the old terms.
+# twice, correctly and without rescaling the earlier terms when the maximum rises.
 
 # %% tags=["demo"]
 row = torch.tensor([1.0, 0.5, 2.0, 0.0, 3.0, 1.5, 2.5, 0.5])
@@ -133,8 +133,8 @@ assert sums["never rescaled"][1] - sums["correct"][1] > 0.9
 
 # %% [markdown]
 # The sum goes wrong in block 1, where the maximum rises from 2 to 3. All old terms have the same
-# wrong $c$, so *one* factor corrects them. For $1, 0 \mid 2$, as above, $1.3679 \cdot e^{1 - 2} =
-# 0.5032$, and the new score adds 1.
+# wrong $c$, so *one* factor corrects them. For $1, 0 \mid 2$, as above,
+# $1.3679 \cdot e^{1 - 2} = 0.5032$, and the new score adds 1.
 #
 # This is the *online softmax* (Milakov and Gimelshein, 2018).
 #
@@ -215,8 +215,8 @@ def draw_blocks(blocks):
 plotting.interactive(draw_blocks, blocks=range(4), key="running numbers")
 
 # %% [markdown]
-# At the second step, the maximum rises from 2 to 3, and the factor is $e^{-1} = 0.37$. The third
-# block leaves the maximum where it is, so nothing is rescaled.
+# In block 1, the maximum rises from 2 to 3, and the factor is $e^{-1} = 0.37$. In block 2, the
+# maximum stays the same, so nothing is rescaled.
 #
 # With many queries there are two loops, one over blocks of queries and one over blocks of keys.
 
@@ -230,8 +230,8 @@ plotting.interactive(draw_tiles, plays=True, step=range(13), key="tiles")
 
 # %% [markdown]
 # The matrix of scores never exists as a whole. In the figure, only one of its 12 tiles is stored at
-# a time. Each key block is loaded once per query block, here three times, so larger blocks mean
-# less traffic.
+# a time. Each key block is loaded once per query block, here three times, so larger blocks of
+# queries mean less traffic.
 
 # %% [markdown]
 # ### Exercise: `blocked_attention`
@@ -241,8 +241,8 @@ plotting.interactive(draw_tiles, plays=True, step=range(13), key="tiles")
 #   block.
 # - **Returns** `(outputs, logsumexp)`, `(..., n, v)` and `(..., n)`, differentiable with respect to
 #   queries, keys and values.
-# - **Never** holds the scores of all blocks in memory, in one piece or in several. Do not use
-#   `F.scaled_dot_product_attention`.
+# - **Without gradients**, never holds the scores of all blocks in memory, in one piece or in
+#   several. Do not use `F.scaled_dot_product_attention`.
 # - **Edge cases.** The last block may be shorter. The mask may have one column for all keys. A
 #   query with no allowed key gets zeros and $-\infty$, with a gradient of 0.
 #
@@ -256,10 +256,12 @@ from course_lib.attention import blocked_attention
 check("blocked_attention")
 
 # %% [markdown]
-# **Predict.** The next cell first compares your blocks with plain attention on three padded
-# numerals. A forward pass in blocks of 128 then needs less than a third of the memory of plain
-# attention. For the backward pass, does it keep about 0.3, 1 or 2.5 times what plain attention
-# keeps?
+# The next cell first compares your blocks with plain attention on three padded numerals. Then it
+# measures memory. A forward pass in blocks of 128 needs less than a third of what plain attention
+# needs.
+#
+# **Predict.** For the backward pass, do the blocks keep about 0.3, 1 or 2.5 times as much as plain
+# attention?
 
 
 # %% tags=["demo"]
@@ -307,14 +309,15 @@ assert 2.3 < kept["blocked"] / kept["plain"] < 2.5
 # %% [markdown]
 # ### The softmax alone
 #
-# Take one row with scores $s$, weights $w$, and the gradient $g_j = \partial \mathcal{L} / \partial
-# w_j$ of each weight. If $s_k$ rises, $w_k$ rises and all others fall: $\partial w_j / \partial s_k
-# = w_j (\delta_{jk} - w_k)$, where $\delta_{jk}$ is 1 if $j = k$ and 0 otherwise. The chain rule
-# sums over $j$:
+# Take one row with scores $s$, weights $w$, and the gradient
+# $g_j = \partial \mathcal{L} / \partial w_j$ of each weight. If $s_k$ rises, $w_k$ rises and all
+# others fall: $\partial w_j / \partial s_k = w_j (\delta_{jk} - w_k)$, where $\delta_{jk}$ is 1 if
+# $j = k$ and 0 otherwise. The chain rule sums over $j$:
 #
 # $$\frac{\partial \mathcal{L}}{\partial s_k} = \sum_j g_j \frac{\partial w_j}{\partial s_k} = w_k \Bigl(g_k - \sum_j g_j w_j\Bigr).$$
 #
-# This is a *vector-Jacobian product*, a row vector times an `(m, m)` matrix that you never need.
+# This is a *vector-Jacobian product*, a row vector times an `(m, m)` matrix that you never have to
+# build.
 #
 # **By hand.** Take $w = (1/2, 1/4, 1/4)$ and $g = (0, 4, 8)$. The mean of $g$ under $w$ is
 # $0 + 1 + 2 = 3$, so $\partial \mathcal{L}/\partial s = (-3/2, 1/4, 5/4)$.
@@ -398,8 +401,8 @@ for name, mine, theirs in zip(("queries", "keys", "values"), by_hand, expected, 
 # %% [markdown]
 # This section returns to the saturation of lesson 05, and nothing below uses it. Take one query,
 # and values that are equal to the keys, so that $o(q) = \sum_j w_j k_j$. A small step $dq$ changes
-# the scores by $ds_j = k_j \cdot dq / \sqrt{d}$ and the weights by $dw_j = w_j \bigl(ds_j - \sum_i
-# w_i\, ds_i\bigr)$. Together,
+# the scores by $ds_j = k_j \cdot dq / \sqrt{d}$ and the weights by
+# $dw_j = w_j \bigl(ds_j - \sum_i w_i\, ds_i\bigr)$. Together,
 #
 # $$\frac{\partial o}{\partial q} = \frac{1}{\sqrt{d}} \sum_j w_j (k_j - o)(k_j - o)^\top = \frac{\operatorname{Cov}_w(k)}{\sqrt{d}}, \qquad \text{shape } (d, d).$$
 #
@@ -472,7 +475,8 @@ assert min(ratios["softmax(q·k/√d)"]) > 0.6
 #
 # The backward pass also goes block by block, but the gradient of the scores subtracts a mean over
 # the whole row. In the notation of section 4, with $dW_{ij} = G_i \cdot v_j$ for the gradient of a
-# weight, this mean is $D_i = \sum_j W_{ij}\, dW_{ij}$, over *all* keys, which no single block has.
+# weight, this mean is $D_i = \sum_j W_{ij}\, dW_{ij}$, over *all* keys. No single block contains
+# all keys.
 #
 # With the values $1, 3, 5$ and $G = 1$, the mean is $D = 0.2447 \cdot 1$ $+\, 0.0900 \cdot 3$
 # $+\, 0.6652 \cdot 5$ $\approx 3.8410$. Where have you seen this number?

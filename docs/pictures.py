@@ -43,7 +43,7 @@ PAGE = (
 NUMBER, NUM_STEPS = 43, 800
 SIZE = (720, 420)  # of the animation; the README is read at 360 pixels, too
 MOST_WORDS = 4
-FRAME, HELD = 130, 3500  # milliseconds of a frame, and of the last one
+FIRST, FRAME, HELD = 1500, 130, 3500  # milliseconds of the first frame, of a step, of the last
 WIDE = (810, 400)  # of a setting of the password, twice as large as the README shows it
 SETTINGS = {0: "The whole model writes 7K2QX9.", 1: "Without eight heads, it writes 7272."}
 SHOWN = {"space": "\N{OPEN BOX}"}
@@ -82,7 +82,10 @@ def training() -> list[tuple[int, plotting.Guess]]:
 
 
 def animate(recorded: list[tuple[int, plotting.Guess]], look: Look, picture: Path) -> None:
-    """Write the moments of the training, and then the largest weights alone."""
+    """Write the moments of the training between two frames of the largest weights alone.
+
+    The first frame is all that a reader sees who has turned animations off.
+    """
     letters = Numerals().say(NUMBER)
 
     def drawn(step: int, made: plotting.Guess, **options) -> Image.Image:
@@ -90,10 +93,10 @@ def animate(recorded: list[tuple[int, plotting.Guess]], look: Look, picture: Pat
         return arcs(letters, words, weights, look, size=SIZE, **options)
 
     frames = [drawn(*each, below=f"training step {each[0]} of {NUM_STEPS}") for each in recorded]
-    frames.append(drawn(*recorded[-1], below="Nobody told it where a word ends.", lit=True))
-    palette = frames[-1].quantize(COLORS)
-    first, *others = [paletted(frame, palette) for frame in frames]
-    durations = [*[FRAME] * len(recorded), HELD]
+    lit = drawn(*recorded[-1], below="Nobody told it where a word ends.", lit=True)
+    palette = lit.quantize(COLORS)
+    first, *others = [paletted(frame, palette) for frame in (lit, *frames, lit)]
+    durations = [FIRST, *[FRAME] * len(recorded), HELD]
     told(first, picture, save_all=True, append_images=others, duration=durations, loop=0)
 
 

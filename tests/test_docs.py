@@ -82,8 +82,10 @@ def test_the_documents_stay_short_and_the_animation_small():
         assert path.stat().st_size < 400_000
         with Image.open(path) as animation:
             assert animation.width == 2 * 360 and animation.n_frames > 30
+            still = animation.convert("RGB").tobytes()
             animation.seek(animation.n_frames - 1)
             assert animation.info["duration"] >= 3000  # the crossing stays in view
+            assert animation.convert("RGB").tobytes() == still  # and without animation, too
     glossary = text_of("docs/architecture.md").partition("## Glossary")[2]
     assert 0 < glossary.count("\n| ") - 2 <= 15  # without the head and the rule below it
 

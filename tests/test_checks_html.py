@@ -3,6 +3,7 @@
 import itertools
 import random
 import re
+import unicodedata
 import warnings
 
 import pytest
@@ -64,6 +65,19 @@ def test_no_stripe_or_color_of_jupyter_reaches_a_matrix():
     page = grade("causal_mask", ANSWERS["wrong"]).html()
     tags = re.findall("<(?:tr|td)\\b.*?>", page)
     assert len(tags) > 4 and all("background:transparent!important" in tag for tag in tags)
+
+
+def test_a_mark_stands_apart_from_its_entry_and_stays_on_its_line():
+    space, sign = fragment.MARK
+    assert space.isspace() and sign == "≠"
+    assert "NO-BREAK" in unicodedata.name(space)
+
+
+def test_the_points_by_part_say_what_hygiene_is():
+    assert (
+        "hygiene (inputs, dtype and device unchanged) 0."
+        in grade("causal_mask", ANSWERS["wrong"]).text()
+    )
 
 
 @pytest.mark.parametrize("overridden", [False, True])

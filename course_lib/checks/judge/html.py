@@ -6,9 +6,10 @@ They color only a side bar, which is visible on white and black and has no meani
 """
 
 import html
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
-MARK = "≠"  # follows a number that differs from the expected one
+MARK = "\N{NARROW NO-BREAK SPACE}≠"  # follows a number that differs from the expected one
 # At least 3 to 1 against white and against the darkest editors; a test computes it.
 BARS = {"good": "#1a7f37", "bad": "#b35900", "neutral": "#6e7781", "hint": "#0969da"}
 _BLOCK = "padding:.3em .9em;margin:.4em 0;line-height:1.5;font-family:system-ui,sans-serif"
@@ -70,25 +71,32 @@ def bar(done: float, total: float) -> str:
 
 
 def numbers_beside(name: str, tables: Mapping[str, Sequence[Sequence[str]]]) -> str:
-    """Return small tables of numbers side by side, or stacked on a narrow page."""
-    inside = "\n".join(_grid(html.escape(caption), rows) for caption, rows in tables.items())
+    """Return small tables of numbers side by side, or stacked on a narrow page.
+
+    A column is equally wide in all of them, so that stacked tables can be compared straight down.
+    """
+    columns = itertools.zip_longest(*itertools.chain(*tables.values()), fillvalue="")
+    widths = [max(map(len, column)) for column in columns]
+    grids = (_grid(html.escape(caption), rows, widths) for caption, rows in tables.items())
+    inside = "\n".join(grids)
     return (
         f'<div tabindex="0" role="group" aria-label="{html.escape(name)}" '
         f'style="display:flex;flex-wrap:wrap;gap:.2em 2em;overflow-x:auto">{inside}</div>'
     )
 
 
-def _grid(caption: str, rows: Sequence[Sequence[str]]) -> str:
+def _grid(caption: str, rows: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
     # A <caption> that is wider than the numbers would move them to its right end, off a phone.
     lines = [f'<figure style="{_FIGURE}"><figcaption style="{_CAPTION}">{caption}</figcaption>']
     lines.append(f'<table style="{_GRID}">')
     for row in rows:
         cells = []
-        for number in row:
+        for number, width in zip(row, widths, strict=False):
             differs = number.endswith(MARK)
             text = f"<strong>{html.escape(number)}</strong>" if differs else html.escape(number)
             border = "1px solid currentColor" if differs else "1px solid transparent"
-            cells.append(f'<td style="{_NUMBER};border:{border}">{text}</td>')
+            look = f"{_NUMBER};min-width:{width}ch;border:{border}"
+            cells.append(f'<td style="{look}">{text}</td>')
         lines.append(f'<tr style="{_PLAIN}">{"".join(cells)}</tr>')
     return "\n".join([*lines, "</table></figure>"])
 

@@ -12,6 +12,7 @@ from course_lib.checks.judge.html import block, folded, hidden, inline, listing,
 from course_lib.checks.judge.outcomes import OPTIONAL, WORDS, amount
 
 MIMETYPE = "application/vnd.course.report+json"
+_SAYS = {"hygiene": "hygiene (inputs, dtype and device unchanged)"}
 HINTS = ("the concept", "where to look", "a last push")
 _BARS = {"correct": "good", "not_attempted": "neutral", "checker_failed": "neutral"}
 
@@ -176,7 +177,10 @@ class Report:
         possible = _whole_numbers(exact, tenths, dict.fromkeys(exact, tenths))
         exact = {part: tenths * earned for part, (earned, _) in parts.items()}
         earned = _whole_numbers(exact, round(10 * self.points), possible)
-        told = (f"{part} {earned[part] / 10:.1f}/{possible[part] / 10:.1f}" for part in parts)
+        told = (
+            f"{_SAYS.get(part, part)} {earned[part] / 10:.1f}/{possible[part] / 10:.1f}"
+            for part in parts
+        )
         return f"Points by part: {', '.join(told)}"
 
     def _repr_html_(self) -> str:

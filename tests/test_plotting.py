@@ -301,9 +301,9 @@ def test_interactive_draws_every_picture_where_there_is_no_kernel(shown):
 def test_interactive_puts_controls_before_the_figure_and_redraws(shown, monkeypatch):
     monkeypatch.setattr(display, "_has_front_end", lambda: True)
     plotting.interactive(draw_power, exponent=[1, 2, 3], name=["a", "b"])
-    slider, menu, picture = shown[0].children
-    assert (type(slider).__name__, type(menu).__name__) == ("SelectionSlider", "Dropdown")
+    slider, buttons, picture = shown[0].children
+    assert (type(slider).__name__, type(buttons).__name__) == ("SelectionSlider", "RadioButtons")
     assert html.escape(draw_power(1, "a").alt) in picture.value
-    slider.value, menu.value = 3, "b"
+    slider.value, buttons.value = 3, "b"
     assert html.escape(draw_power(3, "b").alt) in picture.value
     assert "<svg " in picture.value and "<img" not in picture.value  # widgets run no script

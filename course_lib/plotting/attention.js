@@ -64,7 +64,6 @@ const STYLE = `
 ~ .scrolls { overflow-x: auto; }
 ~ .map { max-width: 100%; height: auto; }
 ~ .map text { fill: currentColor; }
-~ .note { font-size: 12px; }
 ~ :focus { outline: none; }
 ~ :focus-visible { outline: 2px solid currentColor; outline-offset: 1px; }
 @media (max-width: 600px) {
@@ -115,10 +114,10 @@ function still() {
 // pointed at and how many queries are written. `numbers` are the weights by head, query and key,
 // null where masked. `sides` names the two sides, `head` is the first head to show, and `chosen`
 // is called with every other one. `pick` is called with a key that is clicked, or on which Enter or
-// the space bar is pressed.
+// the space bar is pressed. `help` is the first line of text below the arcs.
 function viewer(figure, {
   queries, keys, heads, note, scale, numbers, colors, alt, put, head = 0,
-  chosen = () => {}, sides = { query: "queries", key: "keys" }, pick,
+  chosen = () => {}, sides = { query: "queries", key: "keys" }, pick, help = "",
 }) {
   const [rows, columns] = [queries.shown.length, keys.shown.length];
   let resting = rows === 1 ? { query: 0 } : {};
@@ -146,8 +145,8 @@ function viewer(figure, {
   const panels = make("div", {}, arcs, mapPanel);
   const picked = picker();
   const root = make("div", { class: "course-attention", role: "group",
-    "aria-label": "Attention" }, make("style", {}, STYLE), tabs(), picked.list, panels, said,
-    make("p", { class: "note" }, note));
+    "aria-label": "Attention" }, make("style", {}, STYLE), tabs(), picked.list, panels, help,
+    said, make("p", { class: "note" }, note));
   for (const [name, color] of Object.entries(colors)) root.style.setProperty(`--${name}`, color);
   listen();
   small.forEach((each, of) => each.fill(of));
@@ -272,9 +271,9 @@ function viewer(figure, {
       });
     }
     for (const each of [map, ...small]) each.mark(lit);
-    const help = lit === resting && rows > 1 ? ` ${HELP}` : "";
+    const more = lit === resting && rows > 1 ? ` ${HELP}` : "";
     said.textContent = all ? HELP : query === undefined ? `${sentence("key", key)}.`
-      : key === undefined ? `${sentence("query", query)}.${help}`
+      : key === undefined ? `${sentence("query", query)}.${more}`
       : `${queries.said[query]} at ${keys.said[key]}: ${number(at(query, key))}.`;
   }
 

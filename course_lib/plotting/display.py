@@ -61,8 +61,8 @@ def interactive(
         start: the initial values. A control that is not named starts at its first option.
         plays: whether the first control moves by itself once the figure is in view.
         key: the key of a title in `captions.py`.
-        controls: the options of each argument, in order. Numbers become a slider, and others a
-            drop-down list.
+        controls: the options of each argument, in order. Numbers become a slider. Up to three other
+            options become radio buttons, and more a drop-down list.
     """
     made = []
 
@@ -79,7 +79,8 @@ def interactive(
 
         widgets = {}
         for control in made:
-            kind = ipywidgets.SelectionSlider if control.slides else ipywidgets.Dropdown
+            kind = ipywidgets.RadioButtons if control.few else ipywidgets.Dropdown
+            kind = ipywidgets.SelectionSlider if control.slides else kind
             widgets[control.name] = kind(
                 options=list(zip(control.words, control.options, strict=True)),
                 value=control.options[control.start],

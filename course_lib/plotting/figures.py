@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 from course_lib.plotting.svg import of_figure
 
 ROWS_SHOWN = 40
+MOST_BUTTONS = 3
 
 
 class Table(NamedTuple):
@@ -74,8 +75,13 @@ class Control(NamedTuple):
 
     @property
     def slides(self) -> bool:
-        """Return whether the options are numbers, which get a slider instead of a list."""
+        """Return whether the options are numbers, which get a slider."""
         return all(isinstance(o, int | float) and not isinstance(o, bool) for o in self.options)
+
+    @property
+    def few(self) -> bool:
+        """Return whether all options are shown as radio buttons instead of in a list."""
+        return len(self.options) <= MOST_BUTTONS and not self.slides
 
     @property
     def label(self) -> str:
@@ -137,7 +143,13 @@ def stepper(
     packed = gzip.compress(pictures.encode(), mtime=0)
     data = {
         "controls": [
-            {"name": c.label, "options": c.words, "start": c.start, "slides": c.slides}
+            {
+                "name": c.label,
+                "options": c.words,
+                "start": c.start,
+                "slides": c.slides,
+                "few": c.few,
+            }
             for c in controls
         ],
         "plays": plays,

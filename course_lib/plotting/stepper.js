@@ -112,7 +112,9 @@ function playOnceInView(figure, button) {
   figure.addEventListener("pointerdown", () => watch.disconnect(), { once: true });
 }
 
-function input({ name, options, start, slides }, changed) {
+// A slider for numbers, buttons for a few choices, and a menu for more.
+function input({ name, options, start, slides, few }, changed) {
+  if (few) return buttons(name, options, start, changed);
   const label = document.createElement("label");
   const control = document.createElement(slides ? "input" : "select");
   const said = document.createElement("output");
@@ -138,4 +140,27 @@ function input({ name, options, start, slides }, changed) {
   });
   say();
   return { label, control, at: () => Number(control.value) };
+}
+
+// Radio buttons, one of which is chosen.
+function buttons(name, options, at, changed) {
+  const group = document.createElement("div");
+  group.setAttribute("role", "radiogroup");
+  group.setAttribute("aria-label", name);
+  group.style.cssText = "display:flex;flex-wrap:wrap;align-items:center;gap:6px 8px";
+  group.append(name, ...options.map((words, i) => {
+    const label = document.createElement("label");
+    const control = document.createElement("input");
+    label.style.cssText = "display:flex;align-items:center;gap:6px;border:1px solid #777;" +
+      "border-radius:4px;padding:5px 10px;cursor:pointer";
+    Object.assign(control, { type: "radio", name, checked: i === at });
+    control.style.margin = 0;
+    control.addEventListener("input", () => {
+      at = i;
+      changed();
+    });
+    label.append(control, words);
+    return label;
+  }));
+  return { label: group, at: () => at };
 }

@@ -38,7 +38,7 @@ function translatorPage(figure, data) {
   const help = make("p", {}, `${TOUCHED ? "Touch" : "Click"} a letter to force the first word to look at it.`);
   const story = make("p");
   const compared = make("p");
-  const output = make("div", {}, help, make("div", { class: "row", role: "group",
+  const output = make("div", {}, make("div", { class: "row", role: "group",
     "aria-label": "Word by word" }, again, next, back, whole, free, place), story, bars, compared);
   const { say, view, place: map } = livePage(figure, "A translator that runs in this page", colors,
     ...choice(), make("div", { class: "row" }, box, hint), output);
@@ -163,7 +163,7 @@ function translatorPage(figure, data) {
       heads: ["attention"], alt: `Which letters each word of ${said(written.length)} looks at`,
       queries: tokens(rows.map(({ word }) => shownWord(words[word]))),
       keys: tokens([...now.letters]),
-      pick: force,
+      pick: force, help,
       sides: { query: "words", key: "letters" }, numbers: rows.flatMap(({ map }) => map),
     });
   }

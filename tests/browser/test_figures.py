@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from course_lib import plotting
 from course_lib.checks.judge.example import Beside
-from course_lib.checks.judge.html import numbers_beside
+from course_lib.checks.judge.html import MARK, numbers_beside
 from course_lib.plotting import Plot, Table
 from course_lib.plotting.figures import Control, figure_html, stepper
 
@@ -47,13 +47,16 @@ def test_a_figure_takes_the_ink_of_its_page(page, axe, ground, ink):
 
 def test_a_stepper_is_moved_by_keys_and_says_what_it_shows(page, axe):
     page.set_content(page_of(STEPPER, STEPPER))
-    sliders, menus = page.get_by_label("size"), page.get_by_label("color")
-    assert (sliders.count(), menus.count()) == (2, 2)
+    sliders, colors = page.get_by_label("size"), page.get_by_role("radiogroup", name="color")
+    assert (sliders.count(), colors.count()) == (2, 2)
     slider = sliders.first
     slider.focus()
     page.keyboard.press("ArrowRight")
     assert slider.get_attribute("aria-valuetext") == "3"
-    menus.first.select_option("blue")
+    red, blue = colors.first.get_by_role("radio").all()
+    red.focus()
+    page.keyboard.press("ArrowRight")
+    assert blue.is_checked() and not red.is_checked()
     assert page.get_by_role("img", name="It says blue 3.").count() == 1
     assert page.locator("[aria-live]").first.inner_text() == "It says blue 3."
     assert page.get_by_role("img", name="It says red 2.").count() == 1  # the second is its own
@@ -62,6 +65,16 @@ def test_a_stepper_is_moved_by_keys_and_says_what_it_shows(page, axe):
     assert axe(page) == []
     page.set_viewport_size({"width": 360, "height": 700})
     assert slider.bounding_box()["width"] > 250
+
+
+def test_many_choices_are_a_menu(page):
+    control = Control("color", ["red", "blue", "green", "gray"], 1)
+    frames = [drawn(color) for color in control.options]
+    page.set_content(page_of(figure_html(stepper(frames, [control], "Drawn in blue."))))
+    menu = page.get_by_role("combobox", name="color")
+    assert page.get_by_role("radio").count() == 0 and menu.input_value() == "1"
+    menu.select_option("gray")
+    assert page.get_by_role("img", name="It says gray.").count() == 1
 
 
 def masked_softmax(scores, *, mask):
@@ -214,6 +227,18 @@ def test_a_figure_that_starts_at_its_beginning_plays_once_it_is_in_view(page):
     page.get_by_role("button", name="Play").wait_for()
     page.wait_for_timeout(300)
     assert slider.input_value() == "0"
+
+
+def test_stacked_matrices_of_a_report_can_be_compared_straight_down(page):
+    wrong = tuple([f"True{MARK}", f"False{MARK}"][i % 2] for i in range(3))
+    result = Beside("mask", (wrong, ("True", "0", "0")), (("0", "True", "0"), ("0", "0", "0")))
+    page.set_viewport_size({"width": 360, "height": 700})
+    page.set_content(page_of(numbers_beside(result.name, result.tables())))
+    boxes = [cell.bounding_box() for cell in page.get_by_role("cell").all()]
+    assert boxes[6]["y"] > boxes[3]["y"]  # the second matrix is below the first
+    ends = [box["x"] + box["width"] for box in boxes]
+    assert ends[:3] == pytest.approx(ends[6:9], abs=0.5)
+    assert ends[0] < ends[1] < ends[2]
 
 
 def test_the_numbers_of_a_report_are_in_view_on_a_phone(page):

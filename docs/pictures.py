@@ -93,7 +93,7 @@ def animate(recorded: list[tuple[int, plotting.Guess]], look: Look, picture: Pat
         return arcs(letters, words, weights, look, size=SIZE, **options)
 
     frames = [drawn(*each, below=f"training step {each[0]} of {NUM_STEPS}") for each in recorded]
-    lit = drawn(*recorded[-1], below="Nobody told it where a word ends.", lit=True)
+    lit = drawn(*recorded[-1], below="Nobody told the model where a word ends.", lit=True)
     palette = lit.quantize(COLORS)
     first, *others = [paletted(frame, palette) for frame in (lit, *frames, lit)]
     durations = [FIRST, *[FRAME] * len(recorded), HELD]

@@ -80,29 +80,28 @@ def first_screen() -> str:
     repository = on_github(published(ROOT))
     page = pages(repository) if repository else "docs/site.md"
     first = next(iter(lessons()))
-    try_it = f" ([open it in Colab]({colab(repository, first)}))" if repository else ""
-    start = """python -m course_lib lab    # installs the course on first use and opens lesson 00
-python -m course_lib test   # tests the course itself, in a few minutes"""
-    where = "To start, get a copy of this repository, open a terminal in it and run the first line:"
+    in_colab = f" or in [lesson 00 in Colab]({colab(repository, first)})" if repository else ""
+    start = "python -m course_lib lab\npython -m course_lib test"
+    where = "To start, open a terminal in a copy of this repository and run the first command."
     if address := published(ROOT):
-        where = "To start, open a terminal and run all lines but the last:"
+        where = "To start, open a terminal and run all commands but the last."
         start = f"git clone {address} attention-course && cd attention-course\n{start}"
     try_first = f"**[Try it in your browser]({page})**\n\n" if repository else ""
-    return f"""{try_first}<a href="{page}">{ANIMATION}</a>
+    return f"""{try_first}<p align="center"><a href="{page}">{ANIMATION}</a></p>
 
 A small model learns to translate German numerals, letter by letter. Its *attention* gives every letter a weight for
-each word, and the arcs lead to large weights. German says *three-and-forty*, so the arcs cross. One letter can be
-enough for a word, because each has already read its neighbors. You train this model in lesson 00.
+each word, and thicker arcs show larger weights. German says *three-and-forty*, so the arcs cross. One letter can be
+enough for a word, because each letter has already read its neighbors. You train this model in lesson 00.
+
+Try your own number on the [course's web site]({page}){in_colab}. To teach the course, read the
+[instructor's guide](docs/instructors.md).
 
 The course is for everyone who knows Python and some linear algebra. Its core takes about 15 hours.
-{where}
+{where} The last command tests the course itself:
 
 ```sh
 {start}
-```
-
-You can type a number of your own in lesson 00{try_it} or on the [course's web site]({page}). To teach with
-the course, read the [instructor's guide](docs/instructors.md)."""  # noqa: E501
+```"""  # noqa: E501
 
 
 def lesson_table() -> str:

@@ -6,13 +6,16 @@ import sys
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 from guides import typed
+from matplotlib.patches import PathPatch
 from packaging.requirements import Requirement
 from PIL import Image
 from site_build import REPOSITORY
 from typer.main import get_command
 
+from course_lib.authoring import preview
 from course_lib.authoring.addresses import colab, pages
 from course_lib.authoring.matrix import Matrix, Row, all_answers
 from course_lib.cli.main import app
@@ -46,6 +49,30 @@ def test_the_readme_of_a_public_repository_links_the_pages_and_the_copies_in_col
     start = tables.first_screen()
     assert f"git clone {REPOSITORY}" in start and colab(REPOSITORY, "00_whole_game") in start
     assert start.startswith(f"**[Try it in your browser]({pages(REPOSITORY)})**")
+
+
+def test_the_first_screen_of_the_readme_has_links_and_commands_that_fit_a_phone():
+    start = tables.between(text_of("README.md"), "start")
+    assert start == tables.first_screen(), REWRITE
+    above, _, commands = start.partition("```sh\n")
+    for page in ("docs/site.md", "docs/instructors.md"):
+        assert f"]({page})" in above
+    lines = commands.removesuffix("\n```").splitlines()
+    assert len(lines) == 2 and max(map(len, lines)) <= 36  # letters of code at 360 pixels
+
+
+def test_a_picture_can_show_the_largest_weight_of_each_word_alone(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(
+        preview, "PathPatch", lambda *given, **style: drawn.append(given) or PathPatch(*given)
+    )
+    weights = np.array([[0.3, 0.7, 0.0], [0.1, 0.1, 0.8]])
+    counts = []
+    for lit in (False, True):
+        preview.arcs("abc", ["one", "two"], weights, preview.LIGHT, lit=lit)
+        counts.append(len(drawn))
+        drawn.clear()
+    assert counts == [5, 2]
 
 
 @pytest.mark.parametrize("slug", list(lessons()))

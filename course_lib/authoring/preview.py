@@ -60,8 +60,10 @@ def arcs(
         weights: `(len(words), len(letters))` numbers from 0 to 1.
         size: the width and height in pixels.
         above, below: lines of text, of which the first one is large.
-        lit: whether only each word's largest weight has its color.
+        lit: whether to draw only the largest weight of each word.
     """
+    if lit:
+        weights = np.where(weights == weights.max(axis=1, keepdims=True), weights, 0.0)
     wide, high = size
     figure = Figure(figsize=(wide / 100, high / 100), dpi=100, facecolor=look.paper)
     axes = figure.add_axes((0, 0, 1, 1))
@@ -90,16 +92,13 @@ def arcs(
         for i, weight in enumerate(row):
             if weight < LEAST:
                 continue
-            shown = weight == row.max() if lit else True
             bend = 0.55 * (begin - end)
             points = [(word, begin), (word, begin - bend), (across[i], end + bend)]
             curve = Curve([*points, (across[i], end)], [Curve.MOVETO, *[Curve.CURVE4] * 3])
-            color, alpha = (look.weight, 0.15 + 0.85 * weight) if shown else (look.ink, 0.12)
-            thick = (1.5 + (13 if lit and shown else 9) * weight) * wide / 1200
+            thick = (1.5 + (13 if lit else 9) * weight) * wide / 1200
+            style: dict[str, Any] = {"ec": look.weight, "alpha": 0.15 + 0.85 * weight}
             axes.add_patch(
-                PathPatch(
-                    curve, fill=False, ec=color, alpha=alpha, lw=thick * point, capstyle="round"
-                )
+                PathPatch(curve, fill=False, lw=thick * point, capstyle="round", **style)
             )
     strongest = weights.max(axis=0) if len(words) else np.zeros(len(letters))
     for x, letter, weight in zip(across, letters, strongest, strict=True):

@@ -52,6 +52,7 @@ nitpick_ignore_regex = [
 html_theme = "sphinx_book_theme"
 html_title = project
 html_static_path = ["_static"]
+templates_path = ["_templates"]
 html_scaled_image_link = False  # the picture of a lesson has no text for a link
 html_favicon = "_static/favicon.svg"
 html_css_files = ["course.css"]
@@ -140,10 +141,14 @@ def link_preview(app, page, template, context, doctree):
 
 
 def front(app, page, template, context, doctree):
-    """Leave only the switch of the color mode above the first page, which has no side bars."""
+    """Link the lessons and the guide above the first page, which has no side bars.
+
+    The switch of the color mode is below, so that the first input is within five tab stops.
+    """
     if page == "index":
-        context["theme_article_header_start"] = ["theme-switcher.html"]
+        context["theme_article_header_start"] = ["front_links.html"]
         context["theme_article_header_end"] = []
+        context["theme_footer_content_items"] = ["theme-switcher.html"]
         app.add_js_file("front.js", loading_method="defer")
 
 

@@ -111,7 +111,7 @@ def _notebook(root: Path, lesson: str, kind: str = "notebooks") -> Path:
 
 def _lay_out(root: Path, releases: dict[str, str], source: Path, repository: str | None) -> None:
     """Copy the pages' sources to the same relative paths, so that links keep working."""
-    hidden = shutil.ignore_patterns("conf.py", "_static", "__pycache__", ".*", "*.py")
+    hidden = shutil.ignore_patterns("conf.py", "_static", "_templates", "__pycache__", ".*", "*.py")
     shutil.copytree(root / "site", source, ignore=hidden)
     shutil.copytree(root / "docs", source / "docs", ignore=hidden)
     for name in BESIDE:
@@ -122,6 +122,7 @@ def _lay_out(root: Path, releases: dict[str, str], source: Path, repository: str
     readme.write_text(text, encoding="utf-8")
     titles = {slug: f"{slug[:2]} {lesson.title}" for slug, lesson in exercises.lessons().items()}
     shown = {
+        "start": start_button(repository),
         "translator": _raw(figure_html(replace(live_translator(), caption=""))),
         "which_bug": _raw(rounds_html()),
         "induction": _raw(figure_html(induction_demo())),
@@ -147,6 +148,15 @@ def _lay_out(root: Path, releases: dict[str, str], source: Path, repository: str
         path = _notebook(source, lesson)
         path.parent.mkdir(parents=True)
         nbformat.write(page, path)
+
+
+def start_button(repository: str | None) -> str:
+    """Return the link to lesson 00, which says whether the lesson runs where the link leads."""
+    first = next(iter(exercises.lessons()))
+    page, words = f"notebooks/{first}/{first}.ipynb", "Read lesson 00, where you train this model"
+    if repository is not None:
+        page, words = colab(repository, first), "Open lesson 00 in Colab and train this model"
+    return f"[{words}]({page}){{.start}}"
 
 
 def induction_demo() -> Plot:

@@ -13,6 +13,7 @@ from page_scripts import THIN, run_axe, serious
 from PIL import Image
 from site_build import LESSONS, REPOSITORY, ROOT, cells, leaks, pages, run_course, secrets
 
+from course_lib.authoring.site import start_button
 from course_lib.authoring.which_bug import ROUNDS
 from course_lib.exercises import lessons
 
@@ -122,16 +123,27 @@ def test_the_front_has_three_toys_one_button_and_one_link_each_for_other_readers
     assert text.count('<section class="round"') == len(ROUNDS) >= 12
     assert len(text.encode()) < 1_000_000
     links = [link.get("href", "") for link in Page(site / "index.html").all("a")]
-    inside = [link for link in links if "#" not in link and "://" not in link]
-    lesson = f"notebooks/{LESSONS[0]}/{LESSONS[0]}.html"
+    inside = [link for link in links if not link.startswith("#") and "://" not in link]
     guides = ["course.html", "docs/instructors.html", "CONTRIBUTING.html"]
-    assert inside[: 1 + len(guides)] == [lesson, *guides]
+    assert inside[:5] == ["course.html#lessons", guides[1], *guides]
+    before, _, after = text.partition('data-live="stepper"')
+    assert "This is a recording" in before and "recording" not in after.partition("<h2>")[0]
+    assert "\N{OPEN BOX} stands for a space" in before
     course = (site / "course.html").read_text(encoding="utf-8")
     assert re.findall(FIGURE, course) == ["induction"]
     assert not any("solutions/" in link for link in links)
     start = "course.html#on-your-own-machine"
     assert f"../../{start}" in {link.get("href") for link in lesson_page(site, LESSONS[0]).all("a")}
-    assert 'id="on-your-own-machine"' in course
+    assert 'id="on-your-own-machine"' in course and 'id="lessons"' in course
+
+
+def test_the_button_says_where_lesson_00_opens(site):
+    text = (site / "index.html").read_text(encoding="utf-8")
+    ((where, words),) = re.findall(r'<a class="start[^>]*href="([^"]*)"[^>]*>(.*?)</a>', text)
+    name = f"notebooks/{LESSONS[0]}/{LESSONS[0]}"
+    assert where == f"{LAUNCHED}launch/{name}.ipynb" and "in Colab" in words
+    local = start_button(None)
+    assert local.startswith("[Read lesson 00") and f"]({name}.ipynb)" in local
 
 
 def test_a_posted_link_shows_a_picture_that_the_build_drew(site):
@@ -323,6 +335,22 @@ def test_the_front_has_no_side_bars_and_its_first_input_is_near(page, site):
     assert box.evaluate("(box) => box === document.activeElement")
     assert box.bounding_box()["y"] < 500
     assert page.locator("figure").first.bounding_box()["width"] > 900
+    for name in ("All twelve lessons", "For instructors"):
+        assert page.get_by_role("link", name=name).first.bounding_box()["y"] < 100
+
+
+def test_the_lines_of_the_front_stand_where_one_looks(page, site):
+    page.goto((site / "index.html").as_uri())
+    translator, password = page.locator("figure").all()[:2]
+    box, german = (translator.locator(each).bounding_box() for each in ("input", ".hint"))
+    assert german["x"] == pytest.approx(box["x"], abs=1)
+    assert 0 <= german["y"] - (box["y"] + box["height"]) < 20
+    lines = translator.locator(".course-attention > p").all()
+    assert [line.inner_text().split()[0] for line in lines] == ["Click", "Point", "Thicker"]
+    assert len({line.evaluate("line => getComputedStyle(line).fontSize") for line in lines}) == 1
+    figure, picture = (each.bounding_box() for each in (password, password.locator("> svg")))
+    left = picture["x"] - figure["x"]
+    assert left == pytest.approx(figure["width"] - left - picture["width"], abs=2) and left > 0
 
 
 def test_the_first_screen_of_a_phone_has_the_button_and_the_crossing_arcs(browser, site):
@@ -331,7 +359,9 @@ def test_the_first_screen_of_a_phone_has_the_button_and_the_crossing_arcs(browse
     page = context.new_page()
     page.goto((site / "index.html").as_uri())
     figure = page.locator("figure").first
-    for each in (page.locator("a.start"), *figure.locator(".query [role=option]").all()):
+    start = page.locator("a.start")
+    assert start.evaluate("button => getComputedStyle(button).textAlign") == "center"
+    for each in (start, *figure.locator(".query [role=option]").all()):
         box = each.bounding_box()
         assert box["y"] > 0 and box["y"] + box["height"] < 740
     assert not re.search(r"\b(Enter|Tab|arrow keys)\b", page.locator("body").inner_text())

@@ -60,6 +60,7 @@ def test_a_stepper_is_moved_by_keys_and_says_what_it_shows(page, axe):
     assert page.get_by_role("img", name="It says blue 3.").count() == 1
     assert page.locator("[aria-live]").first.inner_text() == "It says blue 3."
     assert page.get_by_role("img", name="It says red 2.").count() == 1  # the second is its own
+    assert colors.last.get_by_role("radio").first.is_checked()
     page.locator("summary").first.click()
     assert page.get_by_role("cell", name="blue 3").is_visible()
     assert axe(page) == []

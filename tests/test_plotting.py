@@ -291,8 +291,8 @@ def test_interactive_draws_every_picture_where_there_is_no_kernel(shown):
     assert "Drawn at exponent = 2, name = a." in page
     assert picture_of(page) == draw_power(2, "a").svg
     data = json.loads(re.search(r'class="live">(.*?)</script>', page, re.S)[1])
-    controls = [(c["name"], c["start"], c["slides"]) for c in data["controls"]]
-    assert controls == [("exponent", 1, True), ("name", 0, False)]
+    controls = [(c["name"], c["start"], c["widget"]) for c in data["controls"]]
+    assert controls == [("exponent", 1, "SelectionSlider"), ("name", 0, "RadioButtons")]
     frames = json.loads(gzip.decompress(base64.b64decode(data["frames"])))
     choices = itertools.product([1, 2], ["a", "b"])
     assert [frame["alt"] for frame in frames] == [draw_power(*choice).alt for choice in choices]

@@ -79,9 +79,7 @@ def interactive(
 
         widgets = {}
         for control in made:
-            kind = ipywidgets.RadioButtons if control.few else ipywidgets.Dropdown
-            kind = ipywidgets.SelectionSlider if control.slides else kind
-            widgets[control.name] = kind(
+            widgets[control.name] = getattr(ipywidgets, control.widget)(
                 options=list(zip(control.words, control.options, strict=True)),
                 value=control.options[control.start],
                 description=control.label,

@@ -21,7 +21,6 @@ from matplotlib.figure import Figure
 from course_lib.plotting.svg import of_figure
 
 ROWS_SHOWN = 40
-MOST_BUTTONS = 3
 
 
 class Table(NamedTuple):
@@ -74,14 +73,11 @@ class Control(NamedTuple):
     start: int
 
     @property
-    def slides(self) -> bool:
-        """Return whether the options are numbers, which get a slider."""
-        return all(isinstance(o, int | float) and not isinstance(o, bool) for o in self.options)
-
-    @property
-    def few(self) -> bool:
-        """Return whether all options are shown as radio buttons instead of in a list."""
-        return len(self.options) <= MOST_BUTTONS and not self.slides
+    def widget(self) -> str:
+        """Return the class of ipywidgets with which a reader chooses an option."""
+        if all(isinstance(o, int | float) and not isinstance(o, bool) for o in self.options):
+            return "SelectionSlider"
+        return "RadioButtons" if len(self.options) <= 3 else "Dropdown"
 
     @property
     def label(self) -> str:
@@ -91,7 +87,10 @@ class Control(NamedTuple):
     @property
     def words(self) -> list[str]:
         """Return the displayed options."""
-        return [f"{option:g}" if self.slides else str(option) for option in self.options]
+        return [
+            f"{option:g}" if self.widget == "SelectionSlider" else str(option)
+            for option in self.options
+        ]
 
 
 def figure_html(plot: Plot, *, inline: bool = False) -> str:
@@ -143,13 +142,7 @@ def stepper(
     packed = gzip.compress(pictures.encode(), mtime=0)
     data = {
         "controls": [
-            {
-                "name": c.label,
-                "options": c.words,
-                "start": c.start,
-                "slides": c.slides,
-                "few": c.few,
-            }
+            {"name": c.label, "options": c.words, "start": c.start, "widget": c.widget}
             for c in controls
         ],
         "plays": plays,

@@ -113,8 +113,9 @@ function playOnceInView(figure, button) {
 }
 
 // A slider for numbers, buttons for a few choices, and a menu for more.
-function input({ name, options, start, slides, few }, changed) {
-  if (few) return buttons(name, options, start, changed);
+function input({ name, options, start, widget }, changed) {
+  if (widget === "RadioButtons") return buttons(name, options, start, changed);
+  const slides = widget === "SelectionSlider";
   const label = document.createElement("label");
   const control = document.createElement(slides ? "input" : "select");
   const said = document.createElement("output");

@@ -141,7 +141,7 @@ function viewer(figure, {
   const map = heatMap({ cell: Math.min(30, 760 / Math.max(rows, columns)), words: true });
   const mapPanel = make("div", { role: "tabpanel", "aria-label": "Map", class: "scrolls",
     tabindex: 0 }, map.svg);
-  const small = rows < 4 ? [] : heads.map(() => heatMap({
+  const small = rows < 5 ? [] : heads.map(() => heatMap({
     cell: (innerWidth > 600 ? 72 : 56) / Math.max(rows, columns) }));
   const said = make("p", { class: "said" });
   const panels = make("div", {}, arcs, mapPanel);

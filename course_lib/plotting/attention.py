@@ -27,7 +27,7 @@ STEPS = 16  # levels of color and width
 WIDEST_ARC = 6
 MOST_ARCS = 600
 FAINTEST_ARC = 0.02  # relative to the scale
-MAPS_FROM = 4  # queries
+MAPS_FROM = 5  # queries; fewer rows are too flat to read
 SMALL = 110
 MOST_STROKES = 200  # hatching of a small map; beyond, masked cells are only gray
 LETTER = 0.6  # width of a letter, relative to its height
@@ -53,7 +53,7 @@ def attention(
     Each key has a box, which is shaded by its weight. If scripts run, pointing at a word, touching
     it or moving to it with the arrow keys shows its own weights, with their numbers from 0.01 up,
     and Escape shows all again. A second tab has the heat map. Heads are chosen by name, with small
-    maps for four queries or more. Without scripts, a picture remains. The width and color of arcs,
+    maps for five queries or more. Without scripts, a picture remains. The width and color of arcs,
     boxes and cells are proportional to the weight, relative to the smallest of 1, 0.5, 0.2 and 0.1
     that the largest weight does not exceed.
 

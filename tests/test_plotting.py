@@ -185,7 +185,7 @@ def test_cells_hold_their_numbers_up_to_eight_by_eight_unless_they_are_masked():
     assert cell_texts(leaking)[:4] == ["1.00", "", "0.70", "0.30"]
     narrow = np.tile([10.6, -0.5, 0.25, 1.0], (8, 2))
     small = plotting.heatmap_grid({"a": narrow, "b": narrow}, limits=None)
-    assert cell_texts(small)[:4] == ["10.60", "-.50", ".25", "1.00"]
+    assert cell_texts(small)[:4] == ["10.6", "-.50", ".25", "1.00"]
 
 
 def test_masked_cells_are_hatched_and_axes_are_named():

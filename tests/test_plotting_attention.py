@@ -81,13 +81,13 @@ def test_alt_of_many_queries_names_the_pattern_and_the_mask(scores, pattern):
 # --- what is drawn --------------------------------------------------------------------
 
 
-def test_still_picture_holds_words_of_every_head_and_small_maps_from_four_rows_on():
+def test_still_picture_holds_words_of_every_head_and_small_maps_from_five_rows_on():
     plot = plotting.attention(torch.stack([WEIGHTS, WEIGHTS.flip(1)]), WORDS, KEYS)
     words = words_in(plot)
     assert [words.count(word) for word in (*WORDS, *KEYS)] == [2] * 5  # once a head
     assert {"keys", "queries", "head 0", "head 1"} <= set(words)
-    for count, expected in ((3, 0), (4, 2)):
-        plot = plotting.attention(np.stack([np.eye(count)] * 2), "abcd"[:count], "abcd"[:count])
+    for count, expected in ((4, 0), (5, 2)):
+        plot = plotting.attention(np.stack([np.eye(count)] * 2), "abcde"[:count], "abcde"[:count])
         assert len(elements(plot.svg, "image")) == expected
         assert not re.search(r"\sid=|url\(#", plot.svg)  # pages would share it
 

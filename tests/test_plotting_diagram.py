@@ -123,7 +123,7 @@ def test_a_strip_prints_the_shapes_of_a_part_beneath_it_and_equal_ones_once(part
         shapes = {box: (2, 3 + number // 2) for number, box in enumerate(boxes)}
         plot = plotting.diagram_strip(part, shapes=shapes)
         groups = [[text.text for text in g] for g in elements(plot.svg, "g") if g.get("class")]
-        told = " · ".join(dict.fromkeys(str(shape) for shape in shapes.values()))
+        told = " → ".join(dict.fromkeys(str(shape) for shape in shapes.values()))
         (shown,) = [[t for t in texts if t] for texts in groups if told in texts]
         assert shown == [*words.strip("+ ").split("\n"), told]
 

@@ -142,8 +142,9 @@ def test_regions_show_which_key_wins_and_sharpen_as_the_scale_grows():
     products = np.sort(np.stack([a * x + b * y for a, b in PLANE]), axis=0)
     winner = np.argmax([a * x + b * y for a, b in PLANE], axis=0)
     clear = products[-1] - products[-2] > 1  # the others get less than 0.001
-    shades = [set(np.round(opacity[2][clear & (winner == key)], 2)) for key in range(3)]
-    assert all(len(shade) == 1 for shade in shades) and len(set.union(*shades)) == 3
+    places = [clear & (winner == key) for key in range(3)]
+    colors = [set(map(tuple, np.round(pictures[2][::-1][place], 2))) for place in places]
+    assert all(len(color) == 1 for color in colors) and len(set.union(*colors)) == 3
 
 
 def test_the_still_plane_shows_how_the_regions_sharpen():

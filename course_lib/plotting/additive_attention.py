@@ -44,7 +44,7 @@ def feature_cube(projected_queries: Any, projected_keys: Any, w_v: Any) -> Plot:
         clean(axes)
     grid[0].set_ylabel("projected queries", fontsize=9)
     wide = {"orientation": "horizontal", "shrink": 0.4, "pad": 0.06, "aspect": 40}
-    color_bar(figure, list(grid), (-1.0, 1.0), "value of a feature", **wide)
+    color_bar(figure, list(grid), (-1.0, 1.0), f"feature (score: times {bound:g})", **wide)
     table = map_table({name: (values, nothing) for name, values in panels.items()})
     n, m, num_hiddens = cube.shape
     parts = [

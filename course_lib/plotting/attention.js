@@ -8,12 +8,11 @@ const STEPS = 16;
 const FAINTEST = 0.02;
 const SHADE = 0.7; // of full color: words on it keep a contrast of 4.5:1 on light and dark pages
 const WIDEST_ARC = 6;
-const [SMALLEST_BOX, LARGEST_BOX] = [19, 34];
+const [SMALLEST_BOX, LARGEST_BOX, BETWEEN] = [19, 34, 6];
 const GLIDE = 250; // milliseconds
 const SHOWN_FROM = 0.005; // a smaller weight is written as 0.00, and is not written
 const HATCHED = "repeating-linear-gradient(-45deg, transparent 0 4px, var(--masked) 4px 5px)";
 const TOUCHED = matchMedia("(hover: none)").matches; // such a device seldom has a keyboard
-const HELP = `${TOUCHED ? "Touch a word" : "Point at a word, or use Tab and the arrow keys,"} to see its weights.`;
 const STYLE = `
 ~ { font-size: 14px; line-height: 1.3; max-width: 1000px; }
 ~ svg { display: block; overflow: visible; font-family: inherit; }
@@ -41,7 +40,8 @@ const STYLE = `
   margin: 0 auto; position: static; }
 ~ .key[role=listbox] { padding-top: 16px; row-gap: 16px; }
 ~ .query[role=listbox] { padding-bottom: 16px; row-gap: 16px; }
-~ .words[role=listbox] { column-gap: 6px; justify-content: space-evenly; }
+~ .words[role=listbox] { column-gap: ${BETWEEN}px; justify-content: space-evenly; }
+~ [role=listbox] hr { flex: 0 0 100%; border: 0; margin: 0 0 -16px; } /* where a line ends */
 ~ [role=option] { position: relative; box-sizing: border-box; height: 30px;
   display: flex; align-items: center; justify-content: center; font-weight: 600; font-size: 17px;
   line-height: 1; cursor: pointer; border-radius: 6px; border: 1px solid transparent;
@@ -69,7 +69,8 @@ const STYLE = `
 @media (max-width: 600px) {
   ~ .arcs { grid-template-columns: minmax(0, 1fr); }
   ~ .side { line-height: 1.3; }
-  ~ .side.query { order: 1; }
+  ~ .side.query { order: 1; margin-top: -6px; }
+  ~ .side.query::before { content: "↑ "; }
   ~ .gap { height: 84px; }
   ~ .words [role=option] { font-size: 15px; padding: 0 3px; }
 }
@@ -139,11 +140,14 @@ function viewer(figure, {
   const map = heatMap({ cell: Math.min(30, 760 / Math.max(rows, columns)), words: true });
   const mapPanel = make("div", { role: "tabpanel", "aria-label": "Map", class: "scrolls",
     tabindex: 0 }, map.svg);
-  const small = rows < 4 ? [] : heads.map(() => heatMap({
+  const small = rows < 5 ? [] : heads.map(() => heatMap({
     cell: (innerWidth > 600 ? 72 : 56) / Math.max(rows, columns) }));
   const said = make("p", { class: "said" });
   const panels = make("div", {}, arcs, mapPanel);
   const picked = picker();
+  const one = lists.query.kind.slice(0, -1); // letter or word
+  const hint = TOUCHED ? `Touch a ${one} to see its weights.`
+    : `Point at a ${one}, or use Tab and the arrow keys, to see its weights.`;
   const root = make("div", { class: "course-attention", role: "group",
     "aria-label": "Attention" }, make("style", {}, STYLE), tabs(), picked.list, panels, help,
     said, make("p", { class: "note" }, note));
@@ -225,12 +229,14 @@ function viewer(figure, {
   function redraw() {
     for (const { list, options, kind } of Object.values(lists)) {
       const room = Math.floor(list.parentElement.getBoundingClientRect().width); // never rounded up
-      if (kind === "words" || !room) continue;
+      if (!room) continue;
+      list.querySelectorAll("hr").forEach((each) => each.remove());
       const lines = Math.ceil((options.length * SMALLEST_BOX) / room);
-      const each = Math.ceil(options.length / lines);
-      const box = Math.min(LARGEST_BOX, Math.floor(room / each));
+      const box = Math.min(LARGEST_BOX, Math.floor(room / Math.ceil(options.length / lines)));
       list.style.setProperty("--box", `${box}px`);
-      list.style.maxWidth = `${box * each}px`;
+      const widths = options.map((option) => (kind === "letters" ? box
+        : Math.ceil(option.getBoundingClientRect().width) + BETWEEN));
+      for (const i of breaks(widths, room)) options[i].before(make("hr", { role: "none" }));
     }
     const below = linesOf(lists.query.options);
     lines = [...below, ...linesOf(lists.key.options)];
@@ -271,8 +277,8 @@ function viewer(figure, {
       });
     }
     for (const each of [map, ...small]) each.mark(lit);
-    const more = lit === resting && rows > 1 ? ` ${HELP}` : "";
-    said.textContent = all ? HELP : query === undefined ? `${sentence("key", key)}.`
+    const more = lit === resting && rows > 1 ? ` ${hint}` : "";
+    said.textContent = all ? hint : query === undefined ? `${sentence("key", key)}.`
       : key === undefined ? `${sentence("query", query)}.${more}`
       : `${queries.said[query]} at ${keys.said[key]}: ${number(at(query, key))}.`;
   }
@@ -573,6 +579,18 @@ function viewer(figure, {
         make("th", { scope: "row" }, name),
         ...partners("query", i).map((weight) => make("td", {}, number(weight))))));
     }
+  }
+}
+
+// Where lines of boxes begin, about equally long ones, the shorter first: see `_wrapped` in attention.py.
+function breaks(widths, room) {
+  const sum = (some) => some.reduce((one, other) => one + other, 0);
+  for (let count = 1; ; count++) {
+    let end = 0;
+    const lines = widths.map((width) => Math.floor(((end += width) - width / 2) * count / sum(widths)));
+    const begin = lines.flatMap((line, i) => (i && line > lines[i - 1] ? [i] : []));
+    const fits = [0, ...begin].every((from, n) => sum(widths.slice(from, begin[n])) <= room);
+    if (fits || count === widths.length) return begin;
   }
 }
 

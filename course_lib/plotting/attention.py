@@ -15,7 +15,7 @@ import numpy as np
 
 from course_lib.plotting import colors
 from course_lib.plotting.attention_data import LEVELS, SHOWN_FROM, Attention, note, read, sentence
-from course_lib.plotting.colors import KEY, PLAIN, WEIGHT, of_values, rgb
+from course_lib.plotting.colors import KEY, PLAIN, SHADE, WEIGHT, of_values, rgb
 from course_lib.plotting.figures import ROWS_SHOWN, Live, Plot, Table
 from course_lib.plotting.svg import drawing, element, source_of, text
 
@@ -24,11 +24,10 @@ SIDE = 58  # width for these names
 LINE, GAP = 46, 110  # heights of a line of boxes with numbers, and of the arcs
 BOX, SMALLEST_BOX, LARGEST_BOX = 30, 21.0, 34.0
 STEPS = 16  # levels of color and width
-SHADE = 0.7  # opacity of full color, so that words on it keep a contrast of 4.5:1 on any page
 WIDEST_ARC = 6
 MOST_ARCS = 600
 FAINTEST_ARC = 0.02  # relative to the scale
-MAPS_FROM = 4  # queries
+MAPS_FROM = 5  # queries; fewer rows are too flat to read
 SMALL = 110
 MOST_STROKES = 200  # hatching of a small map; beyond, masked cells are only gray
 LETTER = 0.6  # width of a letter, relative to its height
@@ -45,6 +44,7 @@ def attention(
     mask: Any = None,
     title: str | None = None,
     heads: Sequence[str] | None = None,
+    head: int = 0,
     sides: tuple[str, str] = ("keys", "queries"),
     width: float = WIDTH,
 ) -> Plot:
@@ -53,7 +53,7 @@ def attention(
     Each key has a box, which is shaded by its weight. If scripts run, pointing at a word, touching
     it or moving to it with the arrow keys shows its own weights, with their numbers from 0.01 up,
     and Escape shows all again. A second tab has the heat map. Heads are chosen by name, with small
-    maps for four queries or more. Without scripts, a picture remains. The width and color of arcs,
+    maps for five queries or more. Without scripts, a picture remains. The width and color of arcs,
     boxes and cells are proportional to the weight, relative to the smallest of 1, 0.5, 0.2 and 0.1
     that the largest weight does not exceed.
 
@@ -66,6 +66,7 @@ def attention(
             and have no arc.
         title: the message, above.
         heads: a name for each head; "head 0" and so on by default.
+        head: the head that is shown first.
         sides: the names of the two sides, the keys' first.
         width: the largest width of the still picture. Up to 400 fit a phone.
 
@@ -75,11 +76,11 @@ def attention(
     """
     shown = read(weights, queries, keys, mask=mask, heads=heads)
     num_heads, num_queries, _ = shown.weights.shape
-    rows = []  # of the data table: for all heads if they are few, else for the first
-    for head in range(num_heads if num_heads * num_queries <= ROWS_SHOWN else 1):
-        before = f"{shown.heads[head]}, " if num_heads > 1 else ""
+    rows = []  # of the data table: for all heads if they are few, else for `head`
+    for of in range(num_heads) if num_heads * num_queries <= ROWS_SHOWN else [head]:
+        before = f"{shown.heads[of]}, " if num_heads > 1 else ""
         for i, name in enumerate(shown.queries.said):
-            pairs = zip(shown.weights[head, i], shown.masked[head, i], strict=True)
+            pairs = zip(shown.weights[of, i], shown.masked[of, i], strict=True)
             rows.append([before + name, *("masked" if m else f"{w:.2f}" for w, m in pairs)])
     levels = np.where(shown.masked, MASKED, np.rint(shown.weights * LEVELS).astype(int))
     data = {
@@ -88,14 +89,15 @@ def attention(
         "queries": shown.queries._asdict(),
         "keys": shown.keys._asdict(),
         "heads": shown.heads,
+        "head": head,
         "levels": LEVELS,
         "scale": shown.scale,
         "weights": in_digits(levels),
         "colors": colors.ROLES,
     }
     table = Table(["query", *shown.keys.said], rows)
-    live, picture = Live("attention", data), _picture(shown, width, sides)
-    return Plot(picture, sentence(shown), table, live=live, title=title or "")
+    live, picture = Live("attention", data), _picture(shown, width, sides, head)
+    return Plot(picture, sentence(shown, head), table, live=live, title=title or "")
 
 
 def in_digits(numbers: np.ndarray) -> str:
@@ -103,13 +105,13 @@ def in_digits(numbers: np.ndarray) -> str:
     return "".join(DIGITS[n // 64] + DIGITS[n % 64] for n in numbers.flat)
 
 
-def _picture(shown: Attention, most: float, names: tuple[str, str]) -> str:
+def _picture(shown: Attention, most: float, names: tuple[str, str], first: int) -> str:
     """Draw the arcs of the first head, and small maps of all heads if they have enough rows."""
     many, with_maps = len(shown.heads) > 1, most > PHONE and shown.weights.shape[1] >= MAPS_FROM
     sides = (_placed(tokens.shown, most - SIDE).width for tokens in (shown.keys, shown.queries))
     width = SIDE + max(*sides, min(340.0, most - SIDE))
     parts, bottom = [], 4.0
-    for head in range(1 if with_maps else len(shown.heads)):
+    for head in [first] if with_maps else range(len(shown.heads)):
         if many:
             name = shown.heads[head]
             parts.append(text(name, 0, bottom + 8, 12, text_anchor="start", font_weight="bold"))
@@ -157,22 +159,13 @@ def _placed(names: list[str], room: float) -> _Places:
 
 
 def _wrapped(widths: list[float], room: float) -> list[int]:
-    """Return the line of each box, with as few lines as fit and no line longer than necessary."""
-
-    def lines(longest: float) -> list[int]:
-        found, at, line = [], 0.0, 0
-        for width in widths:
-            if at and at + width > longest + 1e-6:
-                at, line = 0.0, line + 1
-            at += width
-            found.append(line)
-        return found
-
-    fewest = lines(room)[-1]
-    longest = sum(widths) / (fewest + 1)
-    while lines(longest)[-1] > fewest:
-        longest += 1
-    return lines(longest)
+    """Return the line of each box: about equally long lines, few enough, shorter ones first."""
+    middles, lines = np.cumsum(widths) - np.array(widths) / 2, np.zeros(0, dtype=int)
+    for count in range(1, len(widths) + 1):
+        lines = np.floor(middles * count / sum(widths) + 1e-9).astype(int)
+        if np.bincount(lines, widths).max() <= room + 1e-6:
+            break
+    return np.unique(lines, return_inverse=True)[1].tolist()
 
 
 def stage(

@@ -135,14 +135,14 @@ def _tokens(argument: str, given: Sequence[Any] | None, count: int) -> Tokens:
     return Tokens([_SHOWN.get(name, name) for name in names], said)
 
 
-def sentence(shown: Attention) -> str:
-    """Return the alt text: the size, the largest weights or the pattern of heads, and the mask."""
+def sentence(shown: Attention, first: int = 0) -> str:
+    """Return the alt text: size, largest weights or pattern (`first` head in full), and mask."""
     num_heads, num_queries, num_keys = shown.weights.shape
     size = f"{counted(num_queries, 'query', 'queries')} over {counted(num_keys, 'key', 'keys')}"
     size += f" in {num_heads} heads" if num_heads > 1 else ""
     parts = [f"Attention of {size}"]
     for head, name in enumerate(shown.heads):
-        words = _head_words(shown, head, in_full=head == 0)
+        words = _head_words(shown, head, in_full=head == first)
         parts.append(f"{name}: {words}" if num_heads > 1 else words[0].upper() + words[1:])
     parts += filter(None, [_mask_words(shown)])
     return ". ".join(parts) + "."

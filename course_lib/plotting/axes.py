@@ -82,6 +82,7 @@ def write_cells(axes: Axes, words: np.ndarray, hatched: np.ndarray | None = None
     size = 9 if wide else 7.3
     for (i, j), word in np.ndenumerate(words):
         short = word if wide else re.sub(r"^(-?)0\.", r"\1.", word)  # no room for the leading zero
+        short = re.sub(r"\.?0+$", "", short) if len(short) > 4 and not wide else short
         weight = "bold" if hatched is not None and hatched[i, j] else "normal"
         axes.text(j, i, short, ha="center", va="center", fontsize=size, weight=weight, color=INK)
 

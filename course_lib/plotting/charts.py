@@ -57,6 +57,8 @@ def bars(
         axes.axhline(0, color=INK, linewidth=0.8)
         axes.set_xticks(range(max(map(len, series.values()))))
         axes.margins(y=0.25)
+        if y_label.startswith("%"):
+            axes.set_yticks(range(0, 101, 25))
         clean(axes)
         axes.set_title(title, fontsize=9, pad=24 if len(series) > 1 else None)
         axes.set(xlabel=x_label, ylabel=y_label)
@@ -114,7 +116,8 @@ def lines(
         at, y = across[peak], data[name][peak]
         axes.plot([at], [y], "o", color=INK, markersize=11, fillstyle="none", label="_mark")
         is_min = extreme is min
-        said = f"{extreme.__name__} {number(y)}" + "\n "[is_min] + f"at {number(at)}"
+        where = f"at {x_label.split(' (')[0]} {number(at)}"
+        said = f"{extreme.__name__} {number(y)}" + "\n "[is_min] + where
         side = {"va": "top", "ha": "right"} if is_min else {"va": "bottom", "ha": "center"}
         place: dict[str, Any] = {"xytext": (0, -10 if is_min else 10), **side}
         axes.annotate(said, (at, y), fontsize=9, textcoords="offset points", **place)

@@ -3,14 +3,15 @@
 A figure does not depend on the page's theme. Its lines and words have the page's `currentColor`
 (INK), and its background is the page's. Every other color has a luminance between 0.13 and 0.30: at
 least 3:1 against white and against the dark themes of JupyterLab, VS Code and the site. A map
-changes by opacity from the page's background (0) to such a color (1), so zero is white on white and
-dark on dark.
+changes by opacity from the page's background (0) to such a color (SHADE), so zero is white on white
+and dark on dark.
 """
 
 import numpy as np
 
 INK = "#000000"  # becomes currentColor
 FAINT = "#010101"  # becomes currentColor at 18%, for grid lines
+SHADE = 0.7  # opacity of full color, so that words on it keep a contrast of 4.5:1 on any page
 
 QUERY = "#2f7cc4"
 KEY = "#c4661f"
@@ -37,7 +38,7 @@ def rgb(color: str) -> tuple[float, float, float]:
 
 
 def of_values(values: np.ndarray, limits: tuple[float, float]) -> np.ndarray:
-    """Return a color for each number, `values.shape + (4,)`: red, green, blue and opacity, 0 to 1.
+    """Return a color for each number, `values.shape + (4,)`: red, green, blue and opacity.
 
     Args:
         values: numbers. Those outside `limits` get the color of the nearest end, and nan gets none.
@@ -54,5 +55,5 @@ def of_values(values: np.ndarray, limits: tuple[float, float]) -> np.ndarray:
         low, high = limits
         colors[..., :3] = rgb(WEIGHT)
         opacity = (values - low) / ((high - low) or 1.0)
-    colors[..., 3] = np.where(finite, np.clip(np.where(finite, opacity, 0), 0, 1), 0)
+    colors[..., 3] = SHADE * np.where(finite, np.clip(np.where(finite, opacity, 0), 0, 1), 0)
     return colors

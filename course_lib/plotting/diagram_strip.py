@@ -97,14 +97,14 @@ def diagram_strip(
     middles: dict[str, float] = {}
     for words, boxes in ROWS[part].items():
         own = dict.fromkeys(written[box] for box in boxes if box in written)
-        label = " · ".join(own)
+        label = " → ".join(own)  # a box that changes the shape has two
         lines = words.strip("+ ").split("\n")
         width = max(14 + LETTER * max(map(len, lines)), LETTER * len(label) * 0.95)
         if x + GAP + width - starts[-1] > LINE:
             starts.append(x)
         if drawn:
             y = top + BOX / 2
-            drawn += [] if words.startswith("+") else [arrow([(x + 1, y), (x + GAP - 1, y)], 1.2)]
+            drawn += [] if words.startswith("+") else [arrow([(x + 2, y), (x + GAP - 1, y)], 1.2)]
             x += GAP
         color = sheet.boxes[boxes[0]].color if len(boxes) == 1 else INK
         color = "currentColor" if color == INK else color

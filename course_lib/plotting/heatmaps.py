@@ -125,13 +125,10 @@ def draw_values(
 
 
 def _label_axes(axes: Axes, shape: tuple[int, ...], title: str, first: int = 0) -> None:
-    """Label the axes of a map, the vertical one only on the left, with a few tick numbers."""
+    """Label the axes of a map, with a few tick numbers."""
     clean(axes)
     axes.set_title(title, fontsize=9)
-    axes.set_xlabel("keys")
-    place = axes.get_subplotspec()
-    if place is None or place.is_first_col():
-        axes.set_ylabel("queries")
+    axes.set(xlabel="keys", ylabel="queries")
     for set_ticks, count, at in (
         (axes.set_xticks, shape[1], 0),
         (axes.set_yticks, shape[0], first),

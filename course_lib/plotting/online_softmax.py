@@ -145,7 +145,7 @@ def tiles(num_query_blocks: int, num_key_blocks: int, step: int) -> Plot:
             words = "now" if here else "done" if i * m + j < step else ""
             shade = WEIGHT if here else ""
             parts.append(_block(words, left + 60 * j, y, 56, 38, shade, lit=here))
-    parts.append(text("dashed: not stored anywhere", left, 60 + 42 * n, 13, **start))
+    parts.append(text("dashed: nothing stored here", left, 60 + 42 * n, 13, **start))
     if now is None:
         parts.append(text("empty: done", wide / 2, 176, 13))
         alt = (

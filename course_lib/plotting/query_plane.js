@@ -28,6 +28,7 @@ const PLANE_STYLE = `
 .course-live .signs span { display: inline-block; }
 .course-live .signs span::before { content: ""; display: inline-block; width: 10px; height: 10px;
   border-radius: 5px; margin: 0 5px 0 10px; background: var(--sign); forced-color-adjust: none; }
+.course-live .signs span:last-child::before { border-radius: 0; rotate: 45deg; } /* as drawn */
 .course-live .query-tip:focus { outline: none; }
 .course-live .query-tip:focus-visible circle { stroke: currentColor; stroke-width: 2; }
 `;
@@ -72,7 +73,7 @@ function planePage(figure, { keys, values, names, value_names: valueNames, reach
   const page = make("div", { class: "course-live", role: "group",
     "aria-label": "A query to drag among keys" }, make("style", {}, LIVE_STYLE + PLANE_STYLE),
     make("p", {}, `Drag the tip of the query${TOUCHED ? "" : ", or move it with the arrow keys"}. A region belongs to the ` +
-      "key with the largest weight there, and it is darker where that weight is larger. The step marks a weight of 0.9."),
+      "key with the largest weight there, and its color is fuller where that weight is larger. The step marks a weight of 0.9."),
     ...smallPlanes(), make("div", { class: "plane" }, svg, make("div", {}, bars, signs)), said);
   for (const [name, color] of Object.entries(colors)) page.style.setProperty(`--${name}`, color);
   still.replaceWith(page);

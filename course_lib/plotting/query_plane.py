@@ -11,7 +11,7 @@ import numpy as np
 
 from course_lib.plotting.attention import in_digits
 from course_lib.plotting.attention_data import LEVELS
-from course_lib.plotting.colors import KEY, OUTPUT, QUERY, ROLES, VALUE, rgb
+from course_lib.plotting.colors import KEY, OUTPUT, QUERY, ROLES, SERIES, VALUE, rgb
 from course_lib.plotting.figures import Live, Plot, Table
 from course_lib.plotting.svg import arrow, drawing, element, source_of, text
 from course_lib.plotting.words import and_joined, as_array, number
@@ -75,7 +75,7 @@ def query_plane(
         if weights.shape != expected:
             raise ValueError(f"`attention` must return weights {expected}; got {weights.shape}")
     weights = weights.reshape(len(scales), len(grid), -1)
-    regions = [_regions(each.reshape(STEPS + 1, STEPS + 1, -1), points) for each in weights]
+    regions = [_regions(each.reshape(STEPS + 1, STEPS + 1, -1), len(points)) for each in weights]
     start = [int(np.abs(ticks - place).argmin()) for place in query]
     first = list(scales).index(scales[0] if scale is None else scale)
     at = ticks[start]
@@ -119,17 +119,12 @@ def query_plane(
     return Plot(picture, alt, table, live=live)
 
 
-def _regions(weights: np.ndarray, keys: np.ndarray) -> str:
+def _regions(weights: np.ndarray, num_keys: int) -> str:
     """Draw which key wins at each place of the plane: the larger its weight, the darker.
 
-    Neighbors in angle have different shades of the keys' color. A step at the weight 0.9 marks
-    where the winner has nearly everything.
+    Each key has a color of its own. A step at the weight 0.9 marks where the winner has nearly
+    everything.
     """
-    around = np.argsort(np.arctan2(keys[:, 1], keys[:, 0]))
-    shades = np.empty(len(keys))
-    shades[around] = [(0.5, 0.22)[place % 2] for place in range(len(keys))]
-    if len(keys) % 2:
-        shades[around[-1]] = 0.36
     ticks = np.linspace(0, STEPS, FINER * STEPS + 1)
     low = np.minimum(ticks.astype(int), STEPS - 1)
     part = (ticks - low)[:, None]
@@ -139,11 +134,12 @@ def _regions(weights: np.ndarray, keys: np.ndarray) -> str:
     scores = scores[:, low] * (1 - part) + scores[:, low + 1] * part
     powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
     winner, most = powers.argmax(axis=-1), 1 / powers.sum(axis=-1)
-    least = 1 / len(keys)
+    least = 1 / num_keys
     strength = np.rint((most - least) / max(1 - least, 1e-9) * 24) / 24
-    opacity = shades[winner] * strength * np.where(most >= 0.9, 1, 0.7)
+    opacity = 0.55 * strength * np.where(most >= 0.9, 1, 0.7)
     picture = np.empty((*opacity.shape, 4))
-    picture[..., :3], picture[..., 3] = rgb(KEY), opacity
+    hues = np.array([rgb(SERIES[key % len(SERIES)]) for key in range(num_keys)])
+    picture[..., :3], picture[..., 3] = hues[winner], opacity
     return source_of(picture[::-1])  # the largest y on top
 
 
@@ -178,7 +174,8 @@ def _plane(data: Mapping[str, Any], query: np.ndarray, weights: np.ndarray) -> s
     signs = (("query", QUERY), ("keys", KEY), ("values", VALUE), ("weighted average", OUTPUT))
     for i, (words, color) in enumerate(signs):
         x, y = 20 + 75 * i, SIDE + 12
-        parts.append(element("circle", cx=x, cy=y, r=5, fill=color))
+        turned = {"rx": 0 if color == OUTPUT else 5, "transform": f"rotate(45 {x} {y})"}
+        parts.append(element("rect", x=x - 5, y=y - 5, width=10, height=10, fill=color, **turned))
         parts.append(text(words, x + 11, y, 12, text_anchor="start"))
     return "".join(parts)
 

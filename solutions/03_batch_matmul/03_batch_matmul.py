@@ -458,8 +458,8 @@ assert min(own_map[1, :6].sum(), your_map[1, :6].sum()) > 0.95 and (own_map[1, :
 
 # %% tags=["demo"]
 maps = {
-    "Divided by 8, the scores give the translator's own map": own_map,
-    "Not divided, your scores are larger, and your map is sharper": your_map,
+    "Scores divided by 8: seven divides its weight between two letters": own_map,
+    "Scores not divided: seven gives most of its weight to one letter": your_map,
 }
 for title, each in maps.items():
     plotting.show(plotting.attention(each, own_words, "siebenundachtzig", title=title))

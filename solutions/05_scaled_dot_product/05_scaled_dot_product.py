@@ -376,8 +376,8 @@ assert max(final[32, "√d"] + final[32, "1"] + final[32, "d"]) < 0.25
 # values, in a fresh model of width 512?
 
 # %% tags=["demo", "nbval-ignore-output"]
-limits = torch.tensor([0.001, 0.01, 0.1, 1.0])
-panels = {"scores of a query": {}, "query, relative to the values": {}}
+limits = torch.tensor([0.01, 0.1, 1.0])
+panels = {"gradient of a query's scores": {}, "gradient of a query, relative to the values": {}}
 for label, divisor in (("√d", math.sqrt(512)), ("1", 1.0), ("d", 512)):
     torch.manual_seed(0)
     model_at_start = Backwards(512, divisor).to(device)
@@ -390,19 +390,20 @@ for label, divisor in (("√d", math.sqrt(512)), ("1", 1.0), ("d", 512)):
     print(f"mean largest weight {largest_weight:.2f}")
     sizes = of_scores.norm(dim=-1), of_queries.norm(dim=-1) / of_values.norm(dim=-1).mean()
     for panel, size in zip(panels.values(), sizes, strict=True):  # size: (32, 8)
-        counts = torch.bucketize(size.flatten().cpu(), limits).bincount(minlength=5)
-        panel[label] = 100 * counts / counts.sum()
+        counts = torch.bucketize(size.flatten().cpu(), limits).bincount(minlength=4)
+        panel[f"divisor {label}"] = 100 * counts / counts.sum()
     assert label != "√d" or abs(variance - 1 / 9) < 0.03
     best, second = model_at_start.scores.topk(2).values.unbind(dim=-1)
     lead = best - second
     assert label != "1" or lead[sizes[1] > 1].median() < 0.5 * lead.median()
-ticks = ["0.001", "0.01", "0.1", "1", "more"]
-axes = {"x_label": "norm of the gradient, up to", "y_label": "% of the queries"}
+ticks = ["at most 0.01", "up to 0.1", "up to 1", "above 1"]
+axes = {"x_label": "norm of the gradient", "y_label": "% of the queries"}
 plotting.show(plotting.bars(panels, **axes, ticks=ticks), key="gradients")
 small, large = panels.values()
-assert small["1"][:2].sum() > 30 > 2 > small["√d"][:2].sum()
-assert small["d"][:2].sum() < 2 and large["d"][:3].sum() > 95
-assert large["1"][4] > 30 > 10 > large["√d"][4]
+one, root, whole = "divisor 1", "divisor √d", "divisor d"
+assert small[one][0] > 30 > 2 > small[root][0] and large[one][0] > 15 > 5 > large[root][0]
+assert small[whole][0] < 2 and large[whole][:2].sum() > 95
+assert large[one][3] > 30 > 10 > large[root][3]
 
 # %% [markdown]
 # <details><summary>Answer</summary>

@@ -119,15 +119,17 @@ assert 3 < peak / (n * n / 256) < 3.4 and 1 < kept / (n * n / 256) < 1.2
 
 # %% tags=["demo"]
 row = torch.tensor([1.0, 0.5, 2.0, 0.0, 3.0, 1.5, 2.5, 0.5])
-sums, seen, added = {"correct": [], "never rescaled": []}, 0, 0.0
+sums, seen, added, ticks = {"correct": [], "never rescaled": []}, 0, 0.0, []
 for block in row.split(3):
     seen += len(block)
     largest = row[:seen].max()
     added += (block - largest).exp().sum().item()
     sums["correct"].append((row[:seen] - largest).exp().sum().item())
     sums["never rescaled"].append(added)
+    ticks.append(f"block {len(ticks)}, maximum {largest:.0f}")
     print(f"block {block.tolist()}: the maximum so far is {largest:.0f}")
-figure = plotting.bars({"after each block": sums}, x_label="block", y_label="sum t")
+labels = {"x_label": "after each block", "y_label": "t, sum of exponentials"}
+figure = plotting.bars({"": sums}, ticks=ticks, **labels)
 plotting.show(figure, key="rescaled")
 assert sums["never rescaled"][1] - sums["correct"][1] > 0.9
 
@@ -212,7 +214,7 @@ def draw_blocks(blocks):
     return plotting.online_softmax(row, torch.arange(1.0, 9.0), 3, blocks)
 
 
-plotting.interactive(draw_blocks, blocks=range(4), key="running numbers")
+plotting.interactive(draw_blocks, start={"blocks": 2}, blocks=range(4), key="running numbers")
 
 # %% [markdown]
 # In block 1, the maximum rises from 2 to 3, and the factor is $e^{-1} = 0.37$. In block 2, the

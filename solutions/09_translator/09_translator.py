@@ -519,7 +519,7 @@ for word, weight, loss in zip(words, weights, lost, strict=True):
     most = weight.argmax()
     print(f"{word}: weight {weight[most]:.2f} on letter {most}, lost {loss[most]:.2f} nats")
 maps = torch.stack([weights, lost.clamp(0, 1)])
-heads = ["weights", f"lost, at most {lost.max():.2f} nats"]
+heads = ["weights", "nats lost if masked"]
 plotting.show(plotting.attention(maps, words, numeral, heads=heads), key="effect of a letter")
 assert words == ["seven", "hundred", "forty", "three"]
 assert lost[range(4), weights.argmax(dim=1)].min() < 0.2

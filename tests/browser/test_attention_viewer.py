@@ -300,6 +300,31 @@ def test_arcs_of_wrapped_words_cross_no_other_word_and_one_query_is_lit(put, pag
     assert figure.evaluate(CROSSED) == []
 
 
+def test_wrapped_lines_are_balanced_and_the_shorter_one_comes_first(put, page):
+    text = "siebenhundertdreiundvierzig"
+    plot = plotting.attention(np.eye(4, 27), "abcd", text, width=360)
+    figure = put(plot)
+    page.set_viewport_size({"width": 360, "height": 900})
+    page.wait_for_function("document.querySelectorAll('.key hr').length === 1")
+    tops = [box.bounding_box()["y"] for box in figure.locator(".key [role=option]").all()]
+    assert [tops.index(top) for top in tops] == [0] * 13 + [13] * 14
+    drawn = re.findall(r'<text [^>]*y="([\d.]+)"[^>]*font-weight="600"[^>]*>(\w)<', plot.svg)[:27]
+    lines = dict.fromkeys(y for y, _ in drawn)
+    lines = ["".join(letter for at, letter in drawn if at == y) for y in lines]
+    assert lines == [text[:13], text[13:]]
+    hint = figure.locator(".said").inner_text()
+    assert "Point at a letter, or use Tab and the arrow keys, to see its weights." in hint
+
+
+def test_a_viewer_opens_at_the_given_head(put):
+    plot = viewer(head=1)
+    figure = put(plot)
+    assert figure.get_by_role("radio", checked=True).inner_text() == "head 1"
+    assert "forty looks alike at drei and und, 0.50 each" in plot.alt
+    name = option(figure, "query", 0).get_attribute("aria-label")
+    assert name == "forty looks alike at drei and und, 0.50 each; masked: <pad>"
+
+
 def test_arcs_of_a_still_with_wrapped_words_cross_no_word():
     names = [f"w{i}" for i in range(40)]
     weights = np.random.default_rng(0).dirichlet(np.full(40, 0.1), 40)

@@ -113,9 +113,12 @@ def test_the_text_is_that_of_transformers(writer, published):
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a program's peak memory")
 @pytest.mark.parametrize("length", models_bench.PROMPTS)
-def test_the_model_is_loaded_and_reads_a_prompt_in_1200_megabytes(length):
+def test_loading_the_model_and_reading_a_prompt_takes_less_than_a_gigabyte(length):
     needs(downloads.SMOLLM2)
-    assert models_bench.peak_of(length) < 1_200_000_000
+    # PyTorch's libraries alone take 230 MB, or 680 MB in the build for CUDA.
+    code = "import torch; from course_lib.benchmarks import peak_memory; print(peak_memory())"
+    torch_alone = int(subprocess.check_output([sys.executable, "-c", code]))
+    assert models_bench.peak_of(length) - torch_alone < 1_000_000_000
 
 
 TEXTS = r"""

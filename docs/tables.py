@@ -82,9 +82,9 @@ def first_screen() -> str:
     first = next(iter(lessons()))
     in_colab = f" or in [lesson 00 in Colab]({colab(repository, first)})" if repository else ""
     start = "python -m course_lib lab\npython -m course_lib test"
-    where = "To start, open a terminal in a copy of this repository and run the first command. The second"
+    where, test = "in a copy of this repository and run the first command", "second"
     if address := published(ROOT):
-        where = "To start, open a terminal and run all commands but the last. The last"
+        where, test = "and run all commands but the last", "last"
         start = f"git clone {address} attention-course && cd attention-course\n{start}"
     try_first = f"**[Try it in your browser]({page})**\n\n" if repository else ""
     return f"""{try_first}<p align="center"><a href="{page}">{ANIMATION}</a></p>
@@ -97,7 +97,7 @@ Try your own number on the [course's web site]({page}){in_colab}. To teach the c
 [instructor's guide](docs/instructors.md).
 
 The course is for everyone who knows Python and some linear algebra. Its core takes about 15 hours.
-{where} command tests the course itself:
+To start, open a terminal {where}. The {test} command tests the course itself:
 
 ```sh
 {start}

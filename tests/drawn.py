@@ -6,8 +6,6 @@ import numpy as np
 import torch
 
 from course_lib import plotting
-from course_lib.attention import masked_softmax
-from course_lib.authoring.site import induction_demo
 from course_lib.models import trained
 from course_lib.plotting import Plot
 
@@ -25,7 +23,6 @@ DRAWN: dict[str, Callable[[], Plot]] = {
     ),
     "bottleneck": plotting.bottleneck,
     "cell_origins": lambda: plotting.cell_origins({"x": (_CELLS, _CELLS // 4)}),
-    "clickable_mask": lambda: plotting.clickable_mask(_WEIGHTS[:4, :4], masked_softmax),
     "diagram": lambda: plotting.diagram("heads", lit="scores"),
     "diagram_strip": lambda: plotting.diagram_strip("heads", lit="scores"),
     "feature_cube": lambda: plotting.feature_cube([[1, 2], [0, -1]], [[0, 1], [1, 1]], [1, -2]),
@@ -35,7 +32,6 @@ DRAWN: dict[str, Callable[[], Plot]] = {
     "lines": lambda: plotting.lines(
         _X, {"a": _X, "b": -_X}, x_label="x", y_label="y", mark={"a": max}
     ),
-    "live_induction": induction_demo,
     "live_translator": trained.live_translator,
     "mask_gallery": lambda: plotting.mask_gallery({"causal": np.tri(5, dtype=bool)}),
     "online_softmax": lambda: plotting.online_softmax(_ROW, _ROW, 3, 2),

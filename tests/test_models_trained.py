@@ -38,19 +38,13 @@ from course_lib.workspace.errors import BuildError
 from course_lib.workspace.sources import reached
 
 LIBRARY = Path(__file__).resolve().parent.parent / "course_lib"
-NAMES = (trained.TRANSLATOR, trained.INDUCTION, trained.WRITER)
-STORES = (train_models.store_translator, train_models.store_induction, train_models.store_writer)
+NAMES = (trained.TRANSLATOR, trained.WRITER)
+STORES = (train_models.store_translator, train_models.store_writer)
 
 
 @pytest.fixture(scope="module")
 def translator():
     return trained.trained_translator(Numerals())
-
-
-@pytest.fixture(scope="module")
-def induction():
-    parts = [CausalSelfAttention(64, 4) for _ in range(2)]
-    return trained.trained_induction(LanguageModel(26, parts, positional_encoding(32, 64)))
 
 
 def wrong(model, numbers):
@@ -112,18 +106,6 @@ def test_a_module_in_the_translator_is_trained_and_its_map_is_kept():
     assert torch.equal(weights, module.attention_weights[0, : len(weights)])
 
 
-@torch.no_grad()
-def test_the_induction_model_copies_by_looking_at_what_followed(induction):
-    tokens = next(repeated_tokens(26, torch.Generator().manual_seed(5), shortest=12, longest=12))
-    right = induction(tokens[:, :-1])[:, 12:].argmax(-1) == tokens[:, 13:]
-    assert right.float().mean() > 0.99
-    induction(tokens)
-    first, last = (block.attention.attention_weights.mean(0) for block in induction.blocks)
-    places = torch.arange(12, 24)
-    assert last[:, places, places - 11].mean(1).max() > 0.9
-    assert first[:, places, places - 1].mean(1).max() > 0.3
-
-
 # Measured, repeated names / other text: 0.003 / 0.13 with all heads, 2.3 / 0.26 without those of
 # layer 2, 0.13 / 1.4 without those of layer 1.
 def test_the_writer_repeats_new_names_and_needs_different_heads_for_that_than_for_the_rest():
@@ -163,10 +145,13 @@ def test_two_layers_learn_to_look_up_in_lesson_10_whatever_the_seed(seed):
     parts = [CausalSelfAttention(64, 4) for _ in range(2)]
     model = LanguageModel(26, parts, positional_encoding(32, 64))
     drawn = repeated_tokens(26, torch.Generator().manual_seed(seed), batch=32, shortest=4)
-    second_half = train_models._second_half
-    losses = train(
-        model, lambda: second_half(model, next(drawn))[0], 450, max_lr=3e-3, constant=True
-    )
+
+    def next_loss():
+        tokens = next(drawn)
+        period = tokens.shape[1] // 2
+        return F.cross_entropy(model(tokens)[:, period:-1].mT, tokens[:, period + 1 :])
+
+    losses = train(model, next_loss, 450, max_lr=3e-3, constant=True)
     assert losses[:20].mean() > 2.5 and losses[400:].mean() < 0.2
     tokens = next(repeated_tokens(26, torch.Generator().manual_seed(99), shortest=12, longest=12))
     with torch.no_grad():
@@ -177,15 +162,11 @@ def test_two_layers_learn_to_look_up_in_lesson_10_whatever_the_seed(seed):
 # --- in the page ----------------------------------------------------------------------
 
 
-def test_both_fit_into_a_page_and_say_what_is_to_be_seen(induction):
+def test_the_translator_fits_into_a_page_and_says_what_is_to_be_seen():
     translator = trained.live_translator()
     assert translator.alt.startswith("A trained translator reads dreiundvierzig and writes forty")
     assert "the lines of forty and three cross" in translator.alt
     assert len(figure_html(translator)) < 450_000
-    letters = trained.live_induction(induction)
-    assert letters.alt.startswith("After KTQBXKTQ a small model expects B. In head 1.")
-    assert "at B, position 3, which followed the Q before it" in letters.alt
-    assert len(figure_html(letters)) < 250_000
 
 
 # --- in a bundle ----------------------------------------------------------------------
@@ -217,7 +198,6 @@ def test_a_model_is_stored_under_the_names_of_its_parts_if_it_is_good_enough(
         store(course, num_steps=1)
     assert not list((course.library / "models").iterdir())
     monkeypatch.setattr(train_models, "_share_right", lambda *_: 1.0)
-    monkeypatch.setattr(train_models, "GOOD_INDUCTION", 0)
     monkeypatch.setattr(train_models, "GOOD_WRITER", 0)
     path, said = store(course, num_steps=1)
     shapes = {name: array.shape for name, array in np.load(path, allow_pickle=False).items()}

@@ -36,7 +36,7 @@ def test_every_drawing_function_is_drawn():
         if inspect.isfunction(function)
         and inspect.signature(function).return_annotation in (plotting.Plot, "Plot")
     }
-    assert draws | {"live_induction", "live_translator"} == set(DRAWN)
+    assert draws | {"live_translator"} == set(DRAWN)
 
 
 def text_boxes(node, x=0.0, y=0.0, outer=""):
@@ -107,6 +107,6 @@ def test_words_are_nine_pixels_high_where_a_page_is_300_pixels_wide(name):
     width = float(svg.partition('viewBox="0 0 ')[2].split()[0])
     least = re.search(r"min-width:(\d+)px", svg)
     assert smallest * max(300, int(least[1]) if least else 0) / width > 8.99
-    replaced = {"attention", "live_induction", "live_translator", "query_plane"}  # by a script
+    replaced = {"attention", "live_translator", "query_plane"}  # by a script
     stacked = "data-panels" in svg
     assert not least or stacked or name in {*replaced, "diagram_strip"}, "it has to be scrolled"

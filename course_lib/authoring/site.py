@@ -18,15 +18,14 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
 from course_lib import NEEDED, exercises
-from course_lib.attention import CausalSelfAttention, LanguageModel, positional_encoding
 from course_lib.authoring.addresses import LAUNCH, TO_LESSON, binder, colab, on_github
 from course_lib.authoring.assemble import OPEN_IN_COLAB
 from course_lib.authoring.builder import released, source_is_changed
 from course_lib.authoring.lesson_tree import LessonTree, template
 from course_lib.authoring.preview import preview
 from course_lib.authoring.which_bug import rounds_html
-from course_lib.models.trained import live_induction, live_translator, trained_induction
-from course_lib.plotting import Plot, figure_html
+from course_lib.models.trained import live_translator
+from course_lib.plotting import figure_html
 from course_lib.workspace.errors import CourseError, UsageError
 from course_lib.workspace.folder import lesson_names
 
@@ -125,7 +124,6 @@ def _lay_out(root: Path, releases: dict[str, str], source: Path, repository: str
         "start": start_button(repository),
         "translator": _raw(figure_html(replace(live_translator(), caption=""))),
         "which_bug": _raw(rounds_html()),
-        "induction": _raw(figure_html(induction_demo())),
         "lessons": "\n".join(
             f"{title}\n{'-' * len(title)}\n\n"
             f".. automodule:: course_lib.attention._{slug[3:]}\n   :members:\n"
@@ -157,13 +155,6 @@ def start_button(repository: str | None) -> str:
     if repository is not None:
         page, words = colab(repository, first), "Open lesson 00 in Colab and train this model"
     return f"[{words}]({page}){{.start}}"
-
-
-def induction_demo() -> Plot:
-    """Return the demo of a model that continues repeated letters, with its stored weights."""
-    attentions = [CausalSelfAttention(64, 4) for _ in range(2)]
-    model = LanguageModel(26, attentions, positional_encoding(32, 64))
-    return live_induction(trained_induction(model))
 
 
 def _raw(html: str) -> str:

@@ -4,7 +4,7 @@ Nothing compares the stored weights with a fresh run, because weights differ bet
 """
 
 import string
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,19 +15,17 @@ from torch.nn import functional as F
 from course_lib import plotting
 from course_lib.attention import CausalSelfAttention, LanguageModel, positional_encoding
 from course_lib.authoring.lesson_tree import LessonTree
-from course_lib.models.language_model import repeated_tokens, text_windows
+from course_lib.models.language_model import text_windows
 from course_lib.models.numerals import Numerals, english
 from course_lib.models.stories import CHARACTERS, in_names, stories
-from course_lib.models.trained import INDUCTION, LETTERS, TRANSLATOR, WRITER
-from course_lib.models.training import train
+from course_lib.models.trained import TRANSLATOR, WRITER
 from course_lib.models.translator import Translator
 from course_lib.models.whole_game import new_translator, train_translator, translate
 from course_lib.workspace.errors import BuildError
 
 # A model is stored only if this share of its predictions is correct.
-GOOD_TRANSLATOR, GOOD_INDUCTION, GOOD_WRITER = 0.97, 0.99, 0.97
+GOOD_TRANSLATOR, GOOD_WRITER = 0.97, 0.97
 FIRST_TYPED = (*range(1, 101), *range(200, 10_000, 100))
-_EMBED_DIM, _NUM_HEADS, _CONTEXT = 64, 4, 32
 _LONG_CONTEXT = 192  # of the writer
 
 
@@ -57,35 +55,6 @@ def store_translator(course: LessonTree, num_steps: int = 800, *, device: Device
     said = ", ".join(f"{share:.1%} of the {name} numbers" for name, share in right.items())
     least = min(right.values())
     return _store(course, TRANSLATOR, model, least, GOOD_TRANSLATOR, f"{said} right")
-
-
-def store_induction(course: LessonTree, num_steps: int = 800, *, device: Device = "cpu") -> Stored:
-    """Train two layers on repeated strings of letters, and write their weights.
-
-    Raises:
-        BuildError: too few letters of the second half are predicted correctly.
-    """
-    model, sequences = train_induction(num_steps, device)
-    _halve(model)
-    with torch.no_grad():
-        right = sum(_second_half(model, next(sequences))[1].item() for _ in range(20)) / 20
-    said = f"{right:.1%} of the second half right"
-    return _store(course, INDUCTION, model, right, GOOD_INDUCTION, said)
-
-
-def train_induction(
-    num_steps: int = 800, device: Device = "cpu"
-) -> tuple[LanguageModel, Iterator[torch.Tensor]]:
-    """Return a model trained on repeated strings of letters, and more such strings."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        parts = [CausalSelfAttention(_EMBED_DIM, _NUM_HEADS) for _ in range(2)]
-        model = LanguageModel(len(LETTERS), parts, positional_encoding(_CONTEXT, _EMBED_DIM))
-    drawn = repeated_tokens(len(LETTERS), torch.Generator().manual_seed(0), shortest=3)
-    sequences = (tokens.to(device) for tokens in drawn)
-    model = model.to(device)
-    train(model, lambda: _second_half(model, next(sequences))[0], num_steps, max_lr=1e-2)
-    return model, sequences
 
 
 def store_writer(course: LessonTree, num_steps: int = 2500, *, device: Device = "cpu") -> Stored:
@@ -155,19 +124,12 @@ def train_writer(num_steps: int = 2500, device: Device = "cpu") -> LanguageModel
     return model.eval()
 
 
-MAKERS = {"translator": store_translator, "induction": store_induction, "writer": store_writer}
+MAKERS = {"translator": store_translator, "writer": store_writer}
 
 
 def _share_right(model: Translator, numerals: Numerals, numbers: Sequence[int]) -> float:
     right = [" ".join(translate(model, numerals, n)[0]) == english(n) for n in numbers]
     return sum(right) / len(right)
-
-
-def _second_half(model: nn.Module, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the loss and the accuracy where the next token is determined by the text."""
-    period = tokens.shape[1] // 2
-    logits, wanted = model(tokens[:, :-1])[:, period:], tokens[:, period + 1 :]
-    return F.cross_entropy(logits.mT, wanted), (logits.argmax(-1) == wanted).float().mean()
 
 
 def _halve(model: nn.Module) -> None:

@@ -29,7 +29,7 @@ from course_lib.benchmarks.gpu_solutions import in_short, solution_row, uses_ten
 from course_lib.benchmarks.gpu_training import synchronize, training_row, trainings
 from course_lib.checks import exercises
 from course_lib.models.stories import CHARACTERS
-from course_lib.models.trained import LETTERS, trained_induction, trained_writer
+from course_lib.models.trained import trained_writer
 from course_lib.workspace.errors import UsageError
 
 LENGTHS = 1024, 4096, 16384, 32768
@@ -155,13 +155,6 @@ def peak_memory(function: Callable[[], object], device: Device) -> int | None:
 
 
 # ---------------------------------------------------------------- writing
-def _letters(device: Device) -> nn.Module:
-    blocks = [attention.CausalSelfAttention(64, 4, device=device) for _ in range(2)]
-    positions = attention.positional_encoding(32, 64)
-    model = attention.LanguageModel(len(LETTERS), blocks, positions, device=device)
-    return trained_induction(model)
-
-
 def _writer(device: Device) -> nn.Module:
     blocks = [attention.CausalSelfAttention(128, 4, device=device) for _ in range(3)]
     positions = attention.positional_encoding(192, 128)
@@ -172,7 +165,6 @@ def _writer(device: Device) -> nn.Module:
 # Each returns a model on a device that `attention.generate` can call. Pretrained models of
 # `course_lib.models` belong here too.
 LANGUAGE_MODELS: dict[str, Callable[[Device], nn.Module]] = {
-    "letters": _letters,
     "writer": _writer,
 }
 

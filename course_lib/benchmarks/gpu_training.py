@@ -16,7 +16,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from course_lib import attention
-from course_lib.authoring.train_models import Device, train_induction, train_writer
+from course_lib.authoring.train_models import Device, train_writer
 from course_lib.models.numerals import Numerals
 from course_lib.models.translator import RecurrentTranslator
 from course_lib.models.whole_game import new_translator, train_translator
@@ -77,9 +77,6 @@ def trainings(root: Path) -> dict[str, Training]:
         "translator of lesson 09": Training(_steps_of(learn), translator),
         "GRU of lesson 09": Training(_steps_of(learn), recurrent),
         "language model of lesson 10": Training(lesson_steps, stories),
-        "letters, course train": Training(
-            _steps_of(train_induction), lambda device, steps: train_induction(steps, device)
-        ),
         "writer, course train": Training(
             _steps_of(train_writer), lambda device, steps: train_writer(steps, device)
         ),

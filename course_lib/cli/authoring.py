@@ -218,8 +218,8 @@ def matrix(
 @verbs.command()
 def train(
     what: Annotated[
-        Literal["translator", "induction", "writer"],
-        typer.Argument(help="The model: translator, induction or writer."),
+        Literal["translator", "writer"],
+        typer.Argument(help="The model: translator or writer."),
     ],
 ) -> None:
     """Retrain a model that lessons load, on a GPU if there is one; the writer takes longest.

@@ -1,11 +1,10 @@
-"""Load the models that `course train` stored: a translator, an induction model and a writer.
+"""Load the models that `course train` stored: a translator and a writer.
 
 Their weights are NumPy archives in half precision, without code, whose arrays have the names of the
 parameters. A model whose parts the reader writes is passed as an argument.
 """
 
 import itertools
-import string
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -24,10 +23,8 @@ from course_lib.plotting import Live, Plot, Watch
 from course_lib.plotting.attention import in_digits
 from course_lib.plotting.colors import ROLES
 
-TRANSLATOR, INDUCTION, WRITER = "translator.npz", "induction.npz", "writer.npz"
-LETTERS = string.ascii_uppercase  # the induction model's tokens: A is 0
+TRANSLATOR, WRITER = "translator.npz", "writer.npz"
 ZERO = 2048  # the code of a weight of 0 in a page, as in network.js
-_USES = ("network", "attention", "live")  # scripts whose functions the two models' scripts call
 
 _TITLE = "Each word finds its letters"
 _CAPTION = (
@@ -82,7 +79,7 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 def weights(name: str) -> dict[str, np.ndarray]:
-    """Return the weights of `TRANSLATOR`, `INDUCTION` or `WRITER` by their names, in float32."""
+    """Return the weights of `TRANSLATOR` or `WRITER` by their names, in float32."""
     with np.load(Path(__file__).with_name(name), allow_pickle=False) as stored:
         return {key: stored[key].astype(np.float32) for key in stored.files}
 
@@ -90,16 +87,6 @@ def weights(name: str) -> dict[str, np.ndarray]:
 def trained_translator(numerals: Numerals, *, device=None, dtype=None) -> Translator:
     """Return lesson 00's stored translator, which translates `Numerals()`."""
     return filled(new_translator(numerals, device=device, dtype=dtype), weights(TRANSLATOR))
-
-
-def trained_induction(model: Model) -> Model:
-    """Fill a language model with the stored weights that continue a repeated string of letters.
-
-    Args:
-        model: a `LanguageModel` of the 26 letters, of two attentions such as
-            `CausalSelfAttention(64, 4)` and `positional_encoding(32, 64)`.
-    """
-    return filled(model, weights(INDUCTION))
 
 
 def trained_writer(model: Model) -> Model:
@@ -168,7 +155,7 @@ def _live(packed: Mapping[str, Any], text: str) -> Live:
         "colors": ROLES,
         "weights": packed,
     }
-    return Live("translator", data, _USES)
+    return Live("translator", data, ("network", "attention", "live"))
 
 
 def save_translator(
@@ -226,41 +213,6 @@ def _as_in_torch(model: Translator) -> dict[str, torch.Tensor]:
             stacked = [weights.pop(f"{attention}.W_{part}.weight") for part in "qkv"]
             weights[f"{attention}.in_proj_weight"] = torch.cat(stacked)
     return weights
-
-
-@torch.no_grad()
-def live_induction(model: Any) -> Plot:
-    """Return a model of letters that runs in the page on any text that the reader types.
-
-    Without scripts, the page shows the head of the last layer that attends most to the letter after
-    the last letter's earlier occurrence. `model` is a `LanguageModel` as in `trained_induction`,
-    with the stored weights or those of the reader.
-    """
-    text = "KTQBXKTQ"
-    follows = text.index(text[-1]) + 1
-    tokens = torch.tensor([[LETTERS.index(letter) for letter in text]])
-    logits = model(tokens.to(model.positions.device))
-    maps = model.blocks[-1].attention.attention_weights[0].cpu()
-    num_heads, last = len(maps), len(model.blocks) - 1
-    best = int(maps[:, -1, follows].argmax())
-    name = f"head {last}.{best}"
-    data = {
-        "letters": list(LETTERS),
-        "text": text,
-        "longest": len(model.positions),
-        "heads": num_heads,
-        "head": last * num_heads + best,
-        "colors": ROLES,
-        "weights": _packed({**model.state_dict(), "positions": model.positions}),
-    }
-    alt = (
-        f"After {text} a small model expects {LETTERS[int(logits[0, -1].argmax())]}. In {name} the "
-        f"last {text[-1]} looks with {maps[best, -1, follows]:.2f} of its weight at "
-        f"{text[follows]}, position {follows}, which followed the {text[-1]} before it."
-    )
-    causal = np.tri(len(text), dtype=bool)
-    still = plotting.attention(maps[best], text, text, mask=causal, title=name)
-    return replace(still, alt=alt, live=Live("induction", data, _USES))
 
 
 def _packed(weights: Mapping[str, torch.Tensor]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from course_lib.plotting.attention import attention
 from course_lib.plotting.batch_matmul import cell_origins
 from course_lib.plotting.bug_hunt import verdicts
 from course_lib.plotting.charts import bars, lines
-from course_lib.plotting.clickable_mask import clickable_mask
 from course_lib.plotting.diagram import diagram
 from course_lib.plotting.diagram_strip import diagram_strip
 from course_lib.plotting.display import interactive, show

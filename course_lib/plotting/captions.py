@@ -64,7 +64,7 @@ TITLES = {
     "next character": "The inputs of a language model are the text so far",
     "four models": "Each addition lowers the loss, and the feed-forward network lowers it most",
     "look-up": "The attention weights show where a head looks",
-    "live induction": "An induction head looks at what followed the same letter before",
+    "grown heads": "An induction head looks at what followed the same letter before",
     "one head off": "A head adds to the stream only through W_o",
     "keys of layer 1": "Only the keys of layer 1 need layer 0",
     "twelve scores": "Some heads of layer 0 look one letter back, and later ones look things up",

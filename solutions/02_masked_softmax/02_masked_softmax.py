@@ -694,21 +694,39 @@ plotting.show(attended, key="parts of a numeral")
 #
 # </details>
 #
-# Now mask keys yourself. The first row has three equal scores and a fourth that is larger by 2.
-# Click the cells to mask keys. A hatched cell is masked.
+# Now mask some keys yourself. Query 0 has three equal scores and a fourth that is larger by 2.
+# Choose a mask in the figure, which calls your `masked_softmax`. Masked cells are hatched. You can
+# add a mask of your own to `masks`.
 
 # %% tags=["demo"]
 four = torch.tensor([[0.0, 0, 0, 2], [1, 2, 3, 4], [0, 0, 0, 0], [4, 0, -4, 0]])
-plotting.show(plotting.clickable_mask(four, masked_softmax), key="masked by hand")
-shared = masked_softmax(four, mask=torch.arange(4) < 3)
+positions = torch.arange(4)
+one_cell = torch.ones(4, 4, dtype=torch.bool)
+one_cell[0, 3] = False
+masks = {
+    "none": positions >= 0,
+    "key 3 of query 0": one_cell,
+    "keys 2 and 3 as padding": positions < 2,
+    "causal": causal_mask(4),
+    "every key of query 1": (positions != 1)[:, None],
+}
+
+
+def draw_masked(masked):
+    weights = masked_softmax(four, mask=masks[masked])
+    return plotting.heatmap(weights, mask=masks[masked])
+
+
+plotting.interactive(draw_masked, masked=list(masks), key="masked by hand")
+shared = masked_softmax(four, mask=one_cell)
 assert torch.allclose(shared[0], torch.tensor([1, 1, 1, 0]) / 3)
+assert shared[1:].equal(masked_softmax(four)[1:])
 
 # %% [markdown]
-# Mask the fourth key of the first row. Each of the other three keys had a weight of
-# $1 / (3 + e^2) = 0.10$, and now has a weight of a third. The weight of the masked key is divided
-# among the others in proportion, so the ratios within a row stay the same. The other rows do not
-# change, because each query has its own softmax. If you mask a whole row, its weights become 0, not
-# nan.
+# Mask key 3 of query 0. Each of the other three keys had a weight of $1 / (3 + e^2) = 0.10$, and now
+# has a weight of a third. The weight of the masked key is divided among the others in proportion, so
+# the ratios within a row stay the same. The other rows do not change, because each query has its own
+# softmax. If you mask a whole row, its weights become 0, not nan.
 
 # %% [markdown]
 # ### All together

@@ -36,7 +36,7 @@ from course_lib.models.language_model import (
     text_windows,
 )
 from course_lib.models.stories import CHARACTERS, in_names, stories
-from course_lib.models.trained import live_induction, trained_writer
+from course_lib.models.trained import trained_writer
 from course_lib.models.training import train
 
 CausalSelfAttention, masked_softmax, positional_encoding, shift_matrix = carry_on(
@@ -516,12 +516,29 @@ assert grown_scores["previous-token score, layer 0"] > 0.24
 #
 # </details>
 #
-# The next figure runs *your* model in the page. Type letters, repeat a few of them, and see what
-# the model predicts after each. At first, the figure shows one head of layer 1. Which letter does
-# the last `Q` look at in this head?
+# The next cell runs your model on a text. The figure shows all eight heads, beginning with the head
+# of layer 1 that has the best induction score. Which letter does the last `Q` look at in this head?
+# Then change the text in the first line to other capital letters, at most 32, repeat some of them,
+# and run the cell again. Letters that repeat nothing can only be guessed.
 
 # %% tags=["demo", "nbval-ignore-output"]
-plotting.show(live_induction(grown), key="live induction")
+written = "KTQBXKTQ"
+ids = [string.ascii_uppercase.index(letter) for letter in written]
+grown(puzzle)
+best = induction_score(grown.blocks[1].attention.attention_weights.mean(dim=0)).argmax().item()
+with torch.no_grad():
+    probabilities = torch.softmax(grown(torch.tensor([ids]).to(device))[0], dim=-1)  # (n, 26)
+for end, row in enumerate(probabilities, start=1):
+    expected = string.ascii_uppercase[row.argmax().item()]
+    print(f"after {written[:end]} the model expects {expected} ({row.max().item():.2f})")
+maps = torch.cat([block.attention.attention_weights[0] for block in grown.blocks])  # (8, n, n)
+options = {
+    "mask": causal_mask(len(written)),
+    "heads": [f"head {layer}.{head}" for layer in range(2) for head in range(4)],
+    "head": 4 + best,
+}
+plotting.show(plotting.attention(maps, written, written, **options), key="grown heads")
+assert expected == "B" and maps[4 + best, -1].argmax() == 3
 
 # %% [markdown]
 # **Predict.** A model with one layer gets the same training. It cannot do the look-up. Is its loss

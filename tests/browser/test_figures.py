@@ -78,33 +78,6 @@ def test_many_choices_are_a_menu(page):
     assert page.get_by_role("img", name="It says gray.").count() == 1
 
 
-def masked_softmax(scores, *, mask):
-    """Compute the course's masked softmax in three lines."""
-    weights = torch.softmax(scores.masked_fill(~mask, float("-inf")), dim=-1)
-    return torch.where(mask.any(dim=-1, keepdim=True), weights, 0.0)
-
-
-MASK = plotting.clickable_mask([[2.0, 1.0, 0.0], [0.0, 0.0, 0.0]], masked_softmax)
-
-
-def test_a_click_masks_a_key_and_the_row_shares_its_weight_anew(page, axe):
-    page.set_content(page_of(figure_html(MASK)))
-    first = page.get_by_role("button", name="query 0 may attend to key 0")
-    assert first.inner_text() == "0.67"
-    first.click()
-    assert first.inner_text() == "" and first.get_attribute("aria-pressed") == "false"
-    other = page.get_by_role("button", name="query 0 may attend to key 1")
-    assert other.inner_text() == "0.73"  # e / (e + 1)
-    page.get_by_role("button", name="mask every key").focus()
-    page.keyboard.press("Enter")
-    rows = page.locator("table").first.locator("tbody tr")
-    assert [row.locator("td").last.inner_text() for row in rows.all()] == ["0.00", "0.00"]
-    page.get_by_role("button", name="causal").click()
-    pressed = page.locator("tbody button[aria-pressed=true]")
-    assert pressed.count() == 2 + 3  # the last query is aligned with the last key
-    assert axe(page) == []
-
-
 def test_panels_side_by_side_are_stacked_on_a_phone_and_stand_apart_again(page):
     plot = plotting.heatmap_grid({"left": torch.eye(3), "right": torch.eye(3)}, columns=2)
     page.set_content(page_of(figure_html(plot)))

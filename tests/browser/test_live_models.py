@@ -11,10 +11,8 @@ from page_scripts import THEMES
 from torch.nn.utils.rnn import pad_sequence
 
 from course_lib.attention import (
-    CausalSelfAttention,
     DecoderBlock,
     EncoderBlock,
-    LanguageModel,
     MultiHeadAttention,
     masked_cross_entropy,
     positional_encoding,
@@ -31,23 +29,11 @@ from course_lib.plotting.attention import DIGITS
 NUMERALS = ["eins", "zwei", "elf", "fünf", "zwölf", "dreißig", "einundzwanzig", "dreiundvierzig"]
 NUMERALS += ["hunderteins", "fünfhundertfünfundfünfzig", "neuntausendneunhundertneunundneunzig"]
 NUMERALS += ["siebentausendsiebenhundertsiebenundsiebzig", "dreiu", "z", "g" * 64]
-WORDS = ["KTQBXKTQ", "A", "AB", "ABAB", "BANANABANANA", "Z" * 32, 2 * "THEQUICKBROWNFOX"]
-
-
-@pytest.fixture
-def letters_model():
-    parts = [CausalSelfAttention(64, 4) for _ in range(2)]
-    return trained.trained_induction(LanguageModel(26, parts, positional_encoding(32, 64)))
 
 
 @pytest.fixture
 def translator(put):
     return put(trained.live_translator())
-
-
-@pytest.fixture
-def induction(put, letters_model):
-    return put(trained.live_induction(letters_model))
 
 
 def result(figure):
@@ -125,27 +111,6 @@ def test_a_translator_of_the_readers_blocks_agrees_with_pytorch(put, monkeypatch
     figure = put(plot)
     figure.get_by_role("radio", name="yours").click()
     agree(figure, mine)
-
-
-@torch.no_grad()
-def test_the_induction_model_agrees_with_pytorch(put, letters_model):
-    plot = trained.live_induction(letters_model)
-    own = {**letters_model.state_dict(), "positions": letters_model.positions}
-    round_as_packed(own, plot.live.data["weights"])
-    induction = put(plot)
-    for text in WORDS:
-        found = induction.evaluate(
-            "(figure, text) => { const { logits, maps } = figure.model.predict(text);"
-            " return { logits: logits.map((row) => [...row]), maps }; }",
-            text,
-        )
-        logits = letters_model(torch.tensor([[trained.LETTERS.index(c) for c in text]]))[0]
-        np.testing.assert_allclose(found["logits"], logits, rtol=0, atol=1e-4)
-        for layer, block in zip(found["maps"], letters_model.blocks, strict=True):
-            maps = np.array(layer, dtype=float)  # None becomes nan: masked
-            assert (np.isnan(maps) == ~np.tri(len(text), dtype=bool)).all()
-            kept = block.attention.attention_weights[0]
-            np.testing.assert_allclose(np.nan_to_num(maps), kept, rtol=0, atol=1e-4)
 
 
 def test_numbers_are_said_in_german_as_by_the_course(translator):
@@ -324,39 +289,6 @@ def test_a_click_on_a_letter_forces_the_word_there_until_it_is_undone(put, page,
     assert figure.get_by_text("Without your choice").count() == 0
 
 
-# --- induction ------------------------------------------------------------------------
-
-
-def test_the_induction_model_goes_on_as_before_and_its_head_shows_why(induction):
-    assert "expects B (probability 1.00)" in induction.locator("p", has_text="expects").inner_text()
-    assert induction.locator(".said").inner_text().startswith("Q (7) looks most at B, ")
-    assert induction.get_by_role("radiogroup", name="Head").get_by_role("radio").count() == 8
-    typed(induction, "mnopq rs mno")
-    assert induction.locator(".bars li").first.inner_text().split() == ["P", "1.00"]
-    assert induction.locator(".said").inner_text().startswith("O (9) looks most at P, ")
-    induction.get_by_role("radio", name="head 0.1").click()
-    typed(induction, "mnopq rs mnop")  # the chosen head stays
-    chosen = induction.get_by_role("radio", name="head 0.1")
-    assert chosen.get_attribute("aria-checked") == "true"
-
-
-def test_the_story_says_what_the_chosen_head_looked_at(induction):
-    story = induction.locator("p:not(.heard)", has_text="expects")
-    assert story.inner_text().endswith(
-        "head 1.2 looked at the B at position 3, which followed the same KTQ."
-    )
-    induction.get_by_role("radio", name="head 0.0").click()
-    assert "head 0.0 looked at" in story.inner_text()
-    typed(induction, "ATTENTIONATT")
-    for head in induction.get_by_role("radiogroup", name="Head").get_by_role("radio").all():
-        head.click()
-        said, words = induction.locator(".said").inner_text(), story.inner_text()
-        letter = re.search(r"looks most at (\w)", said)[1]
-        assert f"looked at the {letter} at" in words or "letter itself" in words
-        expected = re.search(r"expects (\w)", words)[1]
-        assert ("That is not the" in words) == (letter != expected and "itself" not in words)
-
-
 # --- a page of one's own ----------------------------------------------------------------
 
 
@@ -496,14 +428,14 @@ def test_a_saved_page_fits_a_telephone_and_axe_finds_nothing(own_page, page, axe
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_axe_finds_nothing_and_a_telephone_needs_no_scrolling(put, page, axe, theme, letters_model):
-    translator = put(trained.live_translator(), trained.live_induction(letters_model), theme=theme)
+def test_axe_finds_nothing_and_a_telephone_needs_no_scrolling(put, page, axe, theme):
+    translator = put(trained.live_translator(), theme=theme)
     typed(translator, "7777")
     translator.get_by_role("button", name="Next word").click()
     assert axe(page, sees="seven") == []
     page.set_viewport_size({"width": 360, "height": 740})
     assert page.evaluate("document.documentElement.scrollWidth") == 360
-    typed(page.locator("figure").last, "W" * 32)
+    typed(translator, "g" * 64)
     assert page.evaluate("document.documentElement.scrollWidth") == 360
     typed(translator, "xxx")
     assert axe(page, sees="never seen") == []

@@ -1,7 +1,6 @@
 // The attention viewer: see attention.py. The keys stand in boxes that are shaded by their weight,
 // the queries below them, and an arc joins each pair. A word that is pointed at, touched or reached
 // with the arrow keys shows its own weights. The heat map is a second tab.
-const NS = "http://www.w3.org/2000/svg";
 const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const MASKED = 4095;
 const STEPS = 16;
@@ -82,13 +81,11 @@ const STYLE = `
 @media print { ~ .said, ~ .tabs { display: none; } }
 `.replaceAll("~", ".course-attention"); // short, since each figure carries its script
 
-for (const figure of document.querySelectorAll("figure.course-figure[data-live=attention]")) {
-  const data = JSON.parse(figure.querySelector("script.live").textContent);
-  figure.removeAttribute("data-live");
+eachLive("attention", (figure, data) => {
   const still = stillOf(figure);
   const alt = still.alt ?? still.getAttribute("aria-label");
   viewer(figure, { ...data, alt, numbers: decoded(data), put: (root) => still.replaceWith(root) });
-}
+});
 
 function stillOf(figure) {
   figure.removeAttribute("tabindex"); // the picture scrolls, its successor does not
@@ -107,18 +104,14 @@ function fromDigits(digits, n) {
   return 64 * DIGITS.indexOf(digits[2 * n]) + DIGITS.indexOf(digits[2 * n + 1]);
 }
 
-function still() {
-  return matchMedia("(prefers-reduced-motion: reduce)").matches;
-}
-
 // Puts a viewer on the page with `put` and returns `rest`, which sets what is lit while nothing is
 // pointed at and how many queries are written. `numbers` are the weights by head, query and key,
-// null where masked. `sides` names the two sides, `head` is the first head to show, and `chosen`
-// is called with every other one. `pick` is called with a key that is clicked, or on which Enter or
-// the space bar is pressed. `help` is the first line of text below the arcs.
+// null where masked. `sides` names the two sides, and `head` is the first head to show. `pick` is
+// called with a key that is clicked, or on which Enter or the space bar is pressed. `help` is the
+// first line of text below the arcs.
 function viewer(figure, {
-  queries, keys, heads, note, scale, numbers, colors, alt, put, head = 0,
-  chosen = () => {}, sides = { query: "queries", key: "keys" }, pick, help = "",
+  queries, keys, heads, note, scale, numbers, alt, put, head = 0,
+  sides = { query: "queries", key: "keys" }, pick, help = "",
 }) {
   const [rows, columns] = [queries.shown.length, keys.shown.length];
   let resting = rows === 1 ? { query: 0 } : {};
@@ -151,7 +144,6 @@ function viewer(figure, {
   const root = make("div", { class: "course-attention", role: "group",
     "aria-label": "Attention" }, make("style", {}, STYLE), tabs(), picked.list, panels, help,
     said, make("p", { class: "note" }, note));
-  for (const [name, color] of Object.entries(colors)) root.style.setProperty(`--${name}`, color);
   listen();
   small.forEach((each, of) => each.fill(of));
   put(root);
@@ -213,7 +205,6 @@ function viewer(figure, {
 
   function showHead(of) {
     head = of;
-    chosen(of);
     map.fill(of);
     for (const side of ["query", "key"]) {
       lists[side].options.forEach((option, i) => {
@@ -642,18 +633,4 @@ function step(event, now, count, around) {
   event.preventDefault();
   if (far !== undefined) return far;
   return around ? (now + by + count) % count : Math.min(count - 1, Math.max(0, now + by));
-}
-
-function make(tag, attributes = {}, ...inside) {
-  return filled(document.createElement(tag), attributes, inside);
-}
-
-function draw(tag, attributes = {}, ...inside) {
-  return filled(document.createElementNS(NS, tag), attributes, inside);
-}
-
-function filled(element, attributes, inside) {
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.append(...inside);
-  return element;
 }

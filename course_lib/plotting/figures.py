@@ -107,7 +107,7 @@ def figure_html(plot: Plot, *, inline: bool = False) -> str:
     packed = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
     inside = f'<script type="application/json" class="live">{packed}</script>'
     figure = _figure(_still(plot) + inside, plot, marks=f' data-live="{name}"')
-    return figure + script_of("figure.js", *(f"{each}.js" for each in (*uses, name)))
+    return figure + script_of("figure.js", *(f"{each}.js" for each in ("elements", *uses, name)))
 
 
 def stepper(

@@ -32,13 +32,12 @@ const QUIET = 600; // milliseconds without a key before a screen reader is told 
 
 // The figure's still picture makes room for `parts` and a viewer. Gives `say`, which tells a screen
 // reader something, and `view`, which shows weights and gives the viewer's `rest`.
-function livePage(figure, label, colors, ...parts) {
+function livePage(figure, label, ...parts) {
   const still = stillOf(figure);
   const heard = make("p", { class: "heard", "aria-live": "polite" });
   const place = make("div");
   const page = make("div", { class: "course-live", role: "group", "aria-label": label },
     make("style", {}, LIVE_STYLE), ...parts, place, heard);
-  for (const [name, color] of Object.entries(colors)) page.style.setProperty(`--${name}`, color);
   let waiting;
   still.replaceWith(page);
   return { say, view, place };
@@ -58,11 +57,8 @@ function livePage(figure, label, colors, ...parts) {
     }
     const top = Math.max(...shown.numbers);
     const scale = [0.1, 0.2, 0.5, 1].find((each) => top <= each + 1e-3);
-    const masked = shown.numbers.includes(null) ? " Hatched: masked." : "";
-    const note = `Thicker arcs and fuller color show larger weights, up to ${scale}.${masked}`;
-    return viewer(figure, {
-      ...shown, colors, scale, note, put: (root) => place.replaceChildren(root),
-    });
+    const note = `Thicker arcs and fuller color show larger weights, up to ${scale}.`;
+    return viewer(figure, { ...shown, scale, note, put: (root) => place.replaceChildren(root) });
   }
 }
 
@@ -80,16 +76,6 @@ function textBox(label, start, changed) {
     });
   });
   return { input, box: make("label", {}, label, input) };
-}
-
-// Calls `then` once, when the figure is first to be seen.
-function whenSeen(figure, then) {
-  const watch = new IntersectionObserver(([entry]) => {
-    if (!entry.isIntersecting) return;
-    watch.disconnect();
-    then();
-  }, { threshold: 0.6 });
-  watch.observe(figure);
 }
 
 // A button that keeps the keyboard's focus where it can do nothing.

@@ -33,14 +33,10 @@ const PLANE_STYLE = `
 .course-live .query-tip:focus-visible circle { stroke: currentColor; stroke-width: 2; }
 `;
 
-for (const figure of document.querySelectorAll("figure.course-figure[data-live=query_plane]")) {
-  const data = JSON.parse(figure.querySelector("script.live").textContent);
-  figure.removeAttribute("data-live");
-  planePage(figure, data);
-}
+eachLive("query_plane", planePage);
 
 function planePage(figure, { keys, values, names, value_names: valueNames, reach, steps, start, scales, scale, regions,
-  levels, weights, colors }) {
+  levels, weights }) {
   const all = decoded({ weights, levels });
   const middle = 150;
   const unit = (middle - 16) / reach;
@@ -50,7 +46,6 @@ function planePage(figure, { keys, values, names, value_names: valueNames, reach
   let at = start; // the column and the row of the query in the grid
   let size = scale;
 
-  const still = stillOf(figure);
   const drawn = draw("g", {});
   const tip = draw("g", { class: "query-tip", tabindex: 0, role: "slider", "aria-valuemin": -180,
     "aria-valuemax": 180, "aria-label": "Query: its direction; the arrow keys move it" },
@@ -70,13 +65,10 @@ function planePage(figure, { keys, values, names, value_names: valueNames, reach
     sign.style.setProperty("--sign", `var(--${role})`);
     return sign;
   }));
-  const page = make("div", { class: "course-live", role: "group",
-    "aria-label": "A query to drag among keys" }, make("style", {}, LIVE_STYLE + PLANE_STYLE),
+  livePage(figure, "A query to drag among keys", make("style", {}, PLANE_STYLE),
     make("p", {}, `Drag the tip of the query${TOUCHED ? "" : ", or move it with the arrow keys"}. A region belongs to the ` +
       "key with the largest weight there, and its color is fuller where that weight is larger. The step marks a weight of 0.9."),
     ...smallPlanes(), make("div", { class: "plane" }, svg, make("div", {}, bars, signs)), said);
-  for (const [name, color] of Object.entries(colors)) page.style.setProperty(`--${name}`, color);
-  still.replaceWith(page);
   svg.addEventListener("pointerdown", (event) => {
     svg.setPointerCapture(event.pointerId);
     tip.focus({ preventScroll: true });

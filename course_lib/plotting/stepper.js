@@ -1,25 +1,21 @@
 const [FRAME, WHOLE] = [250, 6000]; // milliseconds: the least for a picture, and for a few pictures together
 const HELD = 12; // frames that the last one of a loop stays
 // Gives each figure that has frames its controls, one for each argument of what drew them.
-for (const figure of document.querySelectorAll('figure.course-figure[data-live="stepper"]')) {
-  const { controls, frames, ...how } = JSON.parse(figure.querySelector("script.live").textContent);
-  figure.dataset.live = "";
+eachLive("stepper", (figure, { controls, frames, ...how }) => {
   const packed = Uint8Array.from(atob(frames), (letter) => letter.charCodeAt(0));
   const unpacked = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
   new Response(unpacked).json().then((pictures) => steps(figure, controls, pictures, how));
-}
+});
 
 function steps(figure, controls, pictures, { plays, loops }) {
-  const said = document.createElement("span");
-  said.setAttribute("aria-live", "polite");
-  said.style.cssText = "position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)";
+  const said = make("span", { "aria-live": "polite",
+    style: "position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)" });
   figure.querySelector("figcaption").replaceWith(said);
   const inputs = controls.map((control) => input(control, show));
-  const form = document.createElement("form");
-  form.className = "course-controls";
-  form.style.cssText = "display:flex;flex-wrap:wrap;align-items:center;gap:4px 20px";
+  const form = make("form", { class: "course-controls",
+    style: "display:flex;flex-wrap:wrap;align-items:center;gap:4px 20px" },
+    ...inputs.map((each) => each.label));
   form.onsubmit = () => false;
-  form.append(...inputs.map((each) => each.label));
   const title = figure.querySelector(":scope > .title");
   figure.prepend(...[title].filter(Boolean), form);
   if (plays) {
@@ -55,9 +51,7 @@ function drag(figure, controls, { control }, pictures) {
     control.dispatchEvent(new Event("input"));
     event.preventDefault();
   };
-  const word = document.createElement("span");
-  word.textContent = "You can also drag the dashed line.";
-  figure.querySelector("form").append(word);
+  figure.querySelector("form").append("You can also drag the dashed line.");
   figure.addEventListener("pointerdown", pull);
   figure.addEventListener("pointermove", pull);
   figure.style.touchAction = "pan-y";
@@ -66,11 +60,9 @@ function drag(figure, controls, { control }, pictures) {
 // A button that moves a slider from its beginning to its end, and stops it. In a loop, the slider
 // moves at once and begins anew, unless the reader prefers that nothing moves.
 function player(control, count, said, loops) {
-  const button = document.createElement("button");
-  button.type = "button";
-  button.style.cssText = "font:inherit;color:inherit;background:none;border:1px solid #777;" +
-    "border-radius:4px;padding:5px 12px;min-width:5em;cursor:pointer";
-  button.textContent = "Play";
+  const button = make("button", { type: "button", style: "font:inherit;color:inherit;background:" +
+    "none;border:1px solid #777;border-radius:4px;padding:5px 12px;min-width:5em;cursor:pointer",
+  }, "Play");
   let timer;
   let held = 0; // frames since the end
   const stop = () => {
@@ -102,13 +94,8 @@ function player(control, count, said, loops) {
 }
 
 function playOnceInView(figure, button) {
-  if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
-  const watch = new IntersectionObserver((entries) => {
-    if (!entries.some((entry) => entry.isIntersecting)) return;
-    watch.disconnect();
-    if (button.textContent === "Play") button.click();
-  }, { threshold: 0.6 });
-  watch.observe(figure);
+  if (still()) return;
+  const watch = whenSeen(figure, () => button.textContent === "Play" && button.click());
   figure.addEventListener("pointerdown", () => watch.disconnect(), { once: true });
 }
 
@@ -116,11 +103,10 @@ function playOnceInView(figure, button) {
 function input({ name, options, start, widget }, changed) {
   if (widget === "RadioButtons") return buttons(name, options, start, changed);
   const slides = widget === "SelectionSlider";
-  const label = document.createElement("label");
-  const control = document.createElement(slides ? "input" : "select");
-  const said = document.createElement("output");
-  label.style.cssText = "display:flex;flex-wrap:wrap;align-items:center;gap:0 8px;max-width:36em";
-  label.append(name, control, said); // a label names the first control in it
+  const control = make(slides ? "input" : "select");
+  const said = make("output");
+  const label = make("label", { style: "display:flex;flex-wrap:wrap;align-items:center;" +
+    "gap:0 8px;max-width:36em" }, name, control, said); // a label names the first control in it
   if (slides) {
     Object.assign(control, { type: "range", min: 0, max: options.length - 1, step: 1 });
     control.style.cssText = "flex:1 1 260px;order:1;min-width:0;padding:0"; // a line of its own on a phone
@@ -145,23 +131,17 @@ function input({ name, options, start, widget }, changed) {
 
 // Radio buttons, one of which is chosen.
 function buttons(name, options, at, changed) {
-  const group = document.createElement("div");
-  group.setAttribute("role", "radiogroup");
-  group.setAttribute("aria-label", name);
-  group.style.cssText = "display:flex;flex-wrap:wrap;align-items:center;gap:6px 8px";
-  group.append(name, ...options.map((words, i) => {
-    const label = document.createElement("label");
-    const control = document.createElement("input");
-    label.style.cssText = "display:flex;align-items:center;gap:6px;border:1px solid #777;" +
-      "border-radius:4px;padding:5px 10px;cursor:pointer";
-    Object.assign(control, { type: "radio", name, checked: i === at });
-    control.style.margin = 0;
-    control.addEventListener("input", () => {
-      at = i;
-      changed();
-    });
-    label.append(control, words);
-    return label;
-  }));
-  return { label: group, at: () => at };
+  const label = make("div", { role: "radiogroup", "aria-label": name,
+    style: "display:flex;flex-wrap:wrap;align-items:center;gap:6px 8px" },
+    name, ...options.map((words, i) => {
+      const control = make("input", { type: "radio", name, style: "margin:0" });
+      control.checked = i === at;
+      control.addEventListener("input", () => {
+        at = i;
+        changed();
+      });
+      return make("label", { style: "display:flex;align-items:center;gap:6px;border:1px solid " +
+        "#777;border-radius:4px;padding:5px 10px;cursor:pointer" }, control, words);
+    }));
+  return { label, at: () => at };
 }

@@ -8,14 +8,10 @@ const END = "<end>";
 const A_WORD = 700; // milliseconds
 const EMPTY = "Type a German numeral such as dreiundvierzig, or a number such as 43.";
 
-for (const figure of document.querySelectorAll("figure.course-figure[data-live=translator]")) {
-  const data = JSON.parse(figure.querySelector("script.live").textContent);
-  figure.removeAttribute("data-live");
-  translatorPage(figure, data);
-}
+eachLive("translator", translatorPage);
 
 function translatorPage(figure, data) {
-  const { characters, words, text: first, colors } = data;
+  const { characters, words, text: first } = data;
   const models = Object.entries(data.weights).map(([name, packed]) => (
     { name: name || "trained beforehand", translate: translator(unpacked(packed), data) }));
   let model = models[0];
@@ -40,7 +36,7 @@ function translatorPage(figure, data) {
   const compared = make("p");
   const output = make("div", {}, make("div", { class: "row", role: "group",
     "aria-label": "Word by word" }, again, next, back, whole, free, place), story, bars, compared);
-  const { say, view, place: map } = livePage(figure, "A translator that runs in this page", colors,
+  const { say, view, place: map } = livePage(figure, "A translator that runs in this page",
     ...choice(), make("div", { class: "row" }, box, hint), output);
   output.before(map);
   figure.model = { german, read, translate: (letters, forced) => model.translate(ids(letters), forced) };

@@ -299,7 +299,7 @@ def test_interactive_draws_every_picture_where_there_is_no_kernel(shown):
 
 
 def test_interactive_puts_controls_before_the_figure_and_redraws(shown, monkeypatch):
-    monkeypatch.setattr(display, "_has_front_end", lambda: True)
+    monkeypatch.setattr(display, "has_front_end", lambda: True)
     plotting.interactive(draw_power, exponent=[1, 2, 3], name=["a", "b"])
     slider, buttons, picture = shown[0].children
     assert (type(slider).__name__, type(buttons).__name__) == ("SelectionSlider", "RadioButtons")

@@ -168,7 +168,7 @@ def test_the_still_plane_shows_how_the_regions_sharpen():
 def test_a_progress_bar_counts_and_is_shown_to_someone_only(capsys, monkeypatch, someone):
     shown = Mock()
     for module in (display, training):
-        monkeypatch.setattr(module, "_has_front_end", lambda: someone)
+        monkeypatch.setattr(module, "has_front_end", lambda: someone)
     monkeypatch.setattr("IPython.display.display", shown)
     assert list(plotting.progress(25, "training")) == list(range(25))
     bars = [call.args[0] for call in shown.call_args_list]

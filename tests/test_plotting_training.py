@@ -25,7 +25,7 @@ RIGHT = Guess(["forty", "three"], np.eye(2, 14))
 def pages(monkeypatch):
     """Collect what is displayed without a front end, as (words, page)."""
     found = []
-    monkeypatch.setattr(training, "_has_front_end", lambda: False)
+    monkeypatch.setattr(training, "has_front_end", lambda: False)
     monkeypatch.setattr(training, "put", lambda words, page: found.append((words, page())))
     return found
 
@@ -93,7 +93,7 @@ def test_scores_are_drawn_as_curves_up_to_each_moment(pages):
 
 def test_in_a_kernel_one_figure_changes_in_place(monkeypatch):
     display = Mock()
-    monkeypatch.setattr(training, "_has_front_end", lambda: True)
+    monkeypatch.setattr(training, "has_front_end", lambda: True)
     monkeypatch.setattr("IPython.display.display", display)
     watch = plotting.watch_training(50, lambda: "some text")
     for step in range(1, 51):
@@ -156,7 +156,7 @@ def test_a_callback_is_called_in_eval_mode_after_each_step_and_replaces_the_bar(
     def watch(step, loss):
         seen.append((step, loss, model.training, torch.is_grad_enabled()))
 
-    monkeypatch.setattr(display, "_has_front_end", lambda: pytest.fail("a bar was asked for"))
+    monkeypatch.setattr(display, "has_front_end", lambda: pytest.fail("a bar was asked for"))
     train(model, lambda: model(torch.ones(1)).square().sum(), 3, watch=watch)
     assert [step for step, *_ in seen] == [1, 2, 3]
     assert {(training, grad) for *_, training, grad in seen} == {(False, False)}

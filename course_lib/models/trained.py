@@ -119,8 +119,8 @@ def live_translator(*, yours: Translator | None = None) -> Plot:
     numerals = Numerals()
     model = trained_translator(numerals)
     packed = {"": _packed(model.state_dict())}
-    if yours is not None:
-        packed |= plotting.live(lambda: {"yours": _packed(_as_in_torch(yours))}, {})
+    if yours is not None and plotting.has_front_end():
+        packed["yours"] = _packed(_as_in_torch(yours))
     text = "".join(parts)
     words, attention_weights = translate(model, numerals, text)
     alt = f"A trained translator reads {text} and writes {' '.join(words)}: "

@@ -11,11 +11,10 @@ from course_lib.plotting.bug_hunt import verdicts
 from course_lib.plotting.charts import bars, lines
 from course_lib.plotting.diagram import diagram
 from course_lib.plotting.diagram_strip import diagram_strip
-from course_lib.plotting.display import interactive, show
+from course_lib.plotting.display import has_front_end, interactive, show
 from course_lib.plotting.figures import Live, Plot, Table, figure_html
 from course_lib.plotting.heatmaps import heatmap, heatmap_grid, mask_gallery
 from course_lib.plotting.kernel_pooling import kernel_fits, query_weights
-from course_lib.plotting.memory_and_speed import live
 from course_lib.plotting.online_softmax import online_softmax, tiles
 from course_lib.plotting.query_plane import query_plane
 from course_lib.plotting.scaled_dot_product import saturation

@@ -73,7 +73,7 @@ def interactive(
         value = (start or {}).get(name, options[0])
         made.append(Control(name, list(options), options.index(value)))
     values = {control.name: control.options[control.start] for control in made}
-    if _has_front_end() and not plays:
+    if has_front_end() and not plays:
         import ipywidgets
         from IPython.display import HTML, display
 
@@ -120,6 +120,6 @@ def put(words: str, page: Callable[[], str]) -> None:
     display({"text/html": shown, "text/plain": words}, raw=True)
 
 
-def _has_front_end() -> bool:
-    """Return whether a person can move a slider."""
+def has_front_end() -> bool:
+    """Return whether a person in a live front end runs the cell, who can move a slider."""
     return someone_answers(current_shell())

@@ -18,7 +18,7 @@ from course_lib.checks.observe.cells import current_shell, keep_in_view
 from course_lib.plotting.attention import shortened, stage
 from course_lib.plotting.attention_data import read
 from course_lib.plotting.colors import OUTPUT, SERIES
-from course_lib.plotting.display import _has_front_end, put
+from course_lib.plotting.display import has_front_end, put
 from course_lib.plotting.figures import Control, Plot, figure_html, stepper
 from course_lib.plotting.svg import drawing, element, text
 from course_lib.plotting.words import as_array, number
@@ -197,7 +197,7 @@ class Watch:
         self._moments = set((1 + shares * (num_steps - 1)).round().astype(int).tolist())
         self._guess, self._wanted = guess, wanted
         self.losses: list[float] = []
-        self._is_live = _has_front_end()
+        self._is_live = has_front_end()
         self._handle: Any = None
         self._clock = TimeLeft(num_steps)
 
@@ -276,7 +276,7 @@ def progress(num_steps: int, label: str) -> Iterator[int]:
     In a live notebook it is a widget, and in a terminal a line, both with the time left. Otherwise
     nothing is shown.
     """
-    if _has_front_end():
+    if has_front_end():
         import ipywidgets
         from IPython.display import display
 

@@ -10,6 +10,7 @@ import torch
 from page_scripts import THEMES
 from torch.nn.utils.rnn import pad_sequence
 
+from course_lib import plotting
 from course_lib.attention import (
     DecoderBlock,
     EncoderBlock,
@@ -23,7 +24,7 @@ from course_lib.models.numerals import Numerals, german
 from course_lib.models.training import train
 from course_lib.models.translator import Nearby, Translator
 from course_lib.models.whole_game import translate_batch
-from course_lib.plotting import Guess, memory_and_speed, watch_training
+from course_lib.plotting import Guess, watch_training
 from course_lib.plotting.attention import DIGITS
 
 NUMERALS = ["eins", "zwei", "elf", "fünf", "zwölf", "dreißig", "einundzwanzig", "dreiundvierzig"]
@@ -98,7 +99,7 @@ def test_the_translator_agrees_with_pytorch(put):
 
 
 def test_a_translator_of_the_readers_blocks_agrees_with_pytorch(put, monkeypatch):
-    monkeypatch.setattr(memory_and_speed, "_has_front_end", lambda: True)
+    monkeypatch.setattr(plotting, "has_front_end", lambda: True)
     mine = of_blocks(32, 64)
     plot = trained.live_translator(yours=mine)
     rounded = round_as_packed(trained._as_in_torch(mine), plot.live.data["weights"]["yours"])
@@ -227,7 +228,7 @@ def test_a_screen_reader_hears_the_result_and_nothing_before_one_types(translato
 
 
 def test_the_readers_model_is_chosen_beside_the_stored_one(put, page, axe, monkeypatch):
-    monkeypatch.setattr(memory_and_speed, "_has_front_end", lambda: True)
+    monkeypatch.setattr(plotting, "has_front_end", lambda: True)
     mine = trained.trained_translator(Numerals())
     forty, fifty = (Numerals().target[word] for word in ("forty", "fifty"))
     for part in mine.to_logits.parameters():  # it confuses two words

@@ -125,8 +125,10 @@ def diagram_strip(
         x += width
     for one, other in OVER.get(part, ()):
         a, b = middles[one] + 4, middles[other] - 4
-        drawn.append(arrow([(a, top), (a, 3), (b, 3), (b, top)], 1.2))
-    starts[1:] = [start + 1.5 for start in starts[1:]]
+        drawn.append(arrow([(a, top), (a, 4), (b, 4), (b, top)], 1.2))
+        ends = [start for start in starts if a < start < b]  # where it goes on in another line
+        drawn += [arrow([(end - 9, 4), (end + 1, 4)], 1.2) for end in ends]
+    starts[1:] = [start + 2 for start in starts[1:]]
     lines = [(a, 0, b - a, high) for a, b in pairwise([*starts, x + 2])]
     picture = drawing("".join(drawn), x + 2, high, None, lines if len(lines) > 1 else ())
     about = f"This section is about {', '.join(lit)}. " if lit else ""

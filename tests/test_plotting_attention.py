@@ -52,6 +52,7 @@ def words_in(plot):
             "A looks alike at drei and und, 0.50 each; b looks at no key; c looks alike at drei "
             "and und, 0.25 each. Masked for every query: vierzig.",
         ),
+        ([[0, 0, 1]], (["x"], "aba"), {}, "X looks most at 2nd a, 1.00."),
         (np.full((2, 4), 0.25), (), {}, "Evenly at every key"),
         (HEADS, (), {"heads": ["own", "begin"]}, "own: mostly along the diagonal"),
         (HEADS, (), {"heads": ["own", "begin"]}, "begin: mostly at the first token"),

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from course_lib.plotting.words import and_joined, as_array, counted
+from course_lib.plotting.words import and_joined, as_array, counted, ordinal
 
 MOST_TOKENS = 60
 MOST_HEADS = 12
@@ -28,7 +28,7 @@ _SAID = {"": "nothing", " ": "space", "\n": "line end", "\t": "tab"}
 
 
 class Tokens(NamedTuple):
-    """The names on one side, as drawn and as made unique for use in sentences."""
+    """The names on one side, as drawn and as in sentences, where equal ones are `1st r`, ..."""
 
     shown: list[str]
     said: list[str]
@@ -129,7 +129,7 @@ def _tokens(argument: str, given: Sequence[Any] | None, count: int) -> Tokens:
         return Tokens(list(map(str, range(count))), [f"{one} {i}" for i in range(count)])
     often = Counter(names)
     said = [
-        _SAID.get(name, name) + (f" ({i})" if often[name] > 1 else "")
+        f"{ordinal(names[: i + 1].count(name))} " * (often[name] > 1) + _SAID.get(name, name)
         for i, name in enumerate(names)
     ]
     return Tokens([_SHOWN.get(name, name) for name in names], said)

@@ -99,10 +99,16 @@ function fillBars(list, probabilities, names) {
   }));
 }
 
-// Names as the viewer takes them: sentences tell equal ones apart by their places.
+// Names as the viewer takes them: in sentences, equal ones are `1st r` and `2nd r`.
 function tokens(shown) {
-  const often = (name) => shown.filter((each) => each === name).length > 1;
-  return { shown, said: shown.map((name, i) => (often(name) ? `${name} (${i})` : name)) };
+  const ordinals = new Intl.PluralRules("en", { type: "ordinal" });
+  const ends = { one: "st", two: "nd", few: "rd", other: "th" };
+  const said = shown.map((name, i) => {
+    const count = shown.slice(0, i + 1).filter((each) => each === name).length;
+    return shown.indexOf(name) === shown.lastIndexOf(name) ? name
+      : `${count}${ends[ordinals.select(count)]} ${name}`;
+  });
+  return { shown, said };
 }
 
 // What is left of the letters after those that are known: each once, in quotes.

@@ -44,6 +44,12 @@ def counted(count: int, one: str, many: str) -> str:
     return f"{count} {one if count == 1 else many}"
 
 
+def ordinal(count: int) -> str:
+    """Format a position from 1 on, such as `1st` or `22nd`."""
+    ends = {1: "st", 2: "nd", 3: "rd"}
+    return f"{count}{'th' if 10 < count % 100 < 14 else ends.get(count % 10, 'th')}"
+
+
 def and_joined(names: Sequence[str]) -> str:
     """Join names with commas, the last two with `and`."""
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))

@@ -26,6 +26,7 @@ from course_lib.models.translator import Nearby, Translator
 from course_lib.models.whole_game import translate_batch
 from course_lib.plotting import Guess, watch_training
 from course_lib.plotting.attention import DIGITS
+from course_lib.plotting.attention_data import read
 
 NUMERALS = ["eins", "zwei", "elf", "fünf", "zwölf", "dreißig", "einundzwanzig", "dreiundvierzig"]
 NUMERALS += ["hunderteins", "fünfhundertfünfundfünfzig", "neuntausendneunhundertneunundneunzig"]
@@ -151,6 +152,16 @@ def test_capitals_spaces_and_other_spellings_of_a_letter_do_not_matter(translato
         for text in texts:
             typed(translator, text)
             assert result(translator) == words
+
+
+def test_equal_letters_have_the_same_names_as_in_the_still_picture(translator):
+    typed(translator, "9999")
+    translator.locator("summary").click()
+    _, *names = translator.locator("thead th").all_inner_texts()
+    letters = german(9999)
+    shown = np.eye(1, len(letters))
+    assert names == read(shown, None, letters, mask=None, heads=None).keys.said
+    assert {"a", "z", "1st n", "2nd n", "3rd e", "11th n"} <= set(names)
 
 
 def test_what_cannot_be_translated_is_answered_by_a_sentence(translator):

@@ -516,10 +516,9 @@ assert grown_scores["previous-token score, layer 0"] > 0.24
 #
 # </details>
 #
-# The next cell runs your model on a text. The figure shows all eight heads, beginning with the head
-# of layer 1 that has the best induction score. Which letter does the last `Q` look at in this head?
-# Then change the text in the first line to other capital letters, at most 32, repeat some of them,
-# and run the cell again. Letters that repeat nothing can only be guessed.
+# The next cell runs *your* model on a text. At first, the figure shows the head of layer 1 with the
+# best induction score. Which letter does the last `Q` look at in this head? Then replace the text by
+# other capital letters, at most 32, and repeat some of them.
 
 # %% tags=["demo", "nbval-ignore-output"]
 written = "KTQBXKTQ"

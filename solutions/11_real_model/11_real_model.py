@@ -677,8 +677,13 @@ walk = "Anna's dog is called {0}. They walk in the park every morning. Anna's do
 
 def num_repeated(prompt, words):
     """Return how many of the words the model writes after a prompt that contains them."""
-    answers = ["".join(smol.write(prompt.format(word), 8, cache=KVCache)) for word in words]
-    return sum(a.strip().startswith(word) for a, word in zip(answers, words, strict=True))
+    found = 0
+    for word in words:
+        tokens, length = ids(f"{prompt.format(word)} {word}"), ids(prompt.format(word)).shape[1]
+        # One call gives the likeliest token after each position, as in teacher forcing.
+        likeliest = smol(tokens)[0, length - 1 : -1].argmax(-1)
+        found += likeliest.equal(tokens[0, length:])
+    return found
 
 
 repeated = {}

@@ -694,7 +694,7 @@ plotting.show(attended, key="parts of a numeral")
 #
 # </details>
 #
-# Now mask some keys yourself. Query 0 has three equal scores and a fourth that is larger by 2.
+# Now mask some keys. Query 0 has three equal scores and a fourth that is larger by 2.
 # Choose a mask, or add your own to `masks`. Masked cells are hatched.
 
 # %% tags=["demo"]
@@ -723,9 +723,9 @@ assert shared[1:].equal(masked_softmax(four)[1:])
 
 # %% [markdown]
 # Mask key 3 of query 0. Each of the other three keys had a weight of $1 / (3 + e^2) = 0.10$, and now
-# has a third. The weight of the masked key is divided in proportion, so the ratios within a row stay
-# the same. Other rows do not change, because each query has its own softmax. If you mask a whole
-# row, its weights become 0, not nan.
+# has a third. The others share the weight of the masked key in proportion, so the ratios within a
+# row stay the same. Other rows do not change, because each query has its own softmax. If you mask a
+# whole row, its weights become 0, not nan.
 
 # %% [markdown]
 # ### All together

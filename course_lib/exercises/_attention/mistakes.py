@@ -445,7 +445,7 @@ class OverQueriesSpared(Softmax):
 
 
 @like(OverQueries)
-class OverAxis1(FiniteFill):
+class OverAxis1(FiniteFillZeroed):
     axis = 1
     fill = SmallestNumberFilled.fill
 

@@ -122,15 +122,6 @@ def normalized(queries, keys) -> Tensor:
     return queries @ keys.mT
 
 
-@mistake
-def queries_transposed(queries, keys) -> Tensor:
-    """Each query must be a row of the left factor, but you transpose the queries.
-
-    Which sizes meet in the middle of (n, d) times (d, m)?
-    """
-    return queries.mT @ keys
-
-
 EXERCISE = Exercise(
     points=3,
     minutes=8,

@@ -116,7 +116,7 @@ class RowSumAdded(Recomputed):
 @mistake
 class OtherWeights(Recomputed):
     """Your `backward` does not compute the weights of `forward` again: it does not scale the
-    scores, or it subtracts another number than the log sum exp.
+    scores, or it subtracts another number than the log sum exp of all keys.
 
     Which number turns exp(score) into a weight that is at most 1?
     """
@@ -129,6 +129,12 @@ class OtherWeights(Recomputed):
 class MaximumOfEachBlock(Recomputed):
     def weights_again(self, scores, kept) -> Tensor:
         return (scores - finite(scores.amax(-1, True))).exp()
+
+
+@like(OtherWeights)
+class SoftmaxOfEachBlock(Recomputed):
+    def weights_again(self, scores, kept) -> Tensor:
+        return scores.softmax(-1).nan_to_num(0.0)
 
 
 @like(OtherWeights)

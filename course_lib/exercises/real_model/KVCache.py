@@ -178,12 +178,6 @@ class KeysTwice(Cache):
         return self.keys, self.keys
 
 
-@like(Swapped)
-class ValuesTwice(Cache):
-    def found(self) -> tuple[Tensor, Tensor]:
-        return self.values, self.values
-
-
 EXERCISE = Exercise(
     points=3,
     minutes=8,

@@ -92,9 +92,9 @@ def weights_not_transposed(queries, keys, w_q, w_k, w_v) -> Tensor:
 
 @mistake
 def tanh_after_w_v(queries, keys, w_q, w_k, w_v) -> Tensor:
-    """You take the tanh after the product with w_v, or after the multiplication by it.
+    """You multiply by w_v before you take the tanh.
 
-    In w_v . tanh(w_q q_i + w_k k_j), what does w_v multiply?
+    In w_v . tanh(w_q q_i + w_k k_j), which of the two steps comes first?
     """
     return no_tanh(queries, keys, w_q, w_k, w_v).tanh()
 

@@ -76,8 +76,8 @@ def last_position_counted(logits, tokens) -> Tensor:
 
 @mistake
 def predictions_left_out(logits, tokens) -> Tensor:
-    """You leave out predictions, such as those of token 0, the first or all but the last one. Each
-    token after the first of its text is predicted, and 0 is a token like the others.
+    """You leave out predictions, such as those of token 0, the first of each text, or all but the
+    last. Every token after the first of its text counts, and 0 is a token like the others.
 
     How many predictions are in your mean, and how many are tested by a text of n tokens?
     """

@@ -49,7 +49,7 @@ def top_left_aligned(num_queries, num_keys=None, *, device=None) -> Tensor:
     """Where n and m differ, or only where n > m, your mask aligns the first query with the first
     key. The last query must be aligned with the last key.
 
-    When decoding one token at a time (n = 1), which keys must the newest token see?
+    Which keys must the last query see, whatever n and m are?
     """
     return ones(num_queries, num_keys, device).tril()
 

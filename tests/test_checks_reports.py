@@ -95,14 +95,18 @@ def off(**by):
     return lambda x, n: x + n + by.get(f"n{n:g}", 0)
 
 
-def test_a_mistake_is_named_if_it_shows_in_most_failing_problems_and_the_plainest_one():
+def test_a_mistake_is_named_if_it_shows_in_most_failing_problems_or_half_and_the_plainest_one():
     known = lookups(one_more=off(n2=1, n3=1, n4=1, n5=1))
     whole = judge_answer(known, off(n2=1, n3=1, n4=1, n5=1))
     assert [finding.message for finding in whole.findings] == ["one_more!"]
     most = judge_answer(known, off(n2=7, n3=1, n4=1, n5=1))
     assert most.mistake == "one_more" and most.findings[0].message.startswith("On 3 of the 4 ")
     assert len(most.findings) > 1, "nothing is said of what it leaves unexplained"
-    for answer in (off(n2=1, n3=7, n4=1, n5=1), off(n3=1, n4=1, n5=7), off(n3=1, n4=1, n5=1)):
+    # The plainest problem is n = 3.
+    for answer in (off(n2=1, n3=7, n4=1, n5=1), off(n2=7, n3=1, n4=1, n5=7)):
+        assert judge_answer(known, answer).mistake == "one_more"
+    # Half without the plainest is too little, and the mistake must show wherever it would.
+    for answer in (off(n2=7, n3=7, n4=1, n5=1), off(n3=1, n4=1, n5=7), off(n3=1, n4=1, n5=1)):
         assert judge_answer(known, answer).mistake is None
 
 

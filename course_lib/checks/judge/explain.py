@@ -6,10 +6,10 @@ kinds. A known mistake shows where the answer has the record of a wrong answer t
 cause where all differences have this cause, and a mistake of any exercise where the answer has the
 correct result, changed by it.
 
-A mistake is named if it shows in the plainest problem that fails, in at least half of those that
-fail, and has no consequence where the answer is correct. The other problems may fail because of a
-second flaw. If several mistakes are left, the one that shows in the most problems is named, or the
-first of these in the order above.
+A mistake is named if it shows in most of the problems that fail, or in half of them including the
+plainest, and has no consequence where the answer is correct. The other problems may fail because of
+a second flaw. A cause must show in the plainest. If several mistakes are left, the one that shows
+in the most problems is named, then one that shows in the plainest, or the first in the order above.
 """
 
 import functools
@@ -93,14 +93,16 @@ class _Naming:
             aspects = look(name)
             if aspects and name in self.failing:
                 shown[name] = aspects
-            elif aspects is None and (name != self.failing[0] or mistake in RELATIONS):
-                continue
-            elif name == self.failing[0] or name not in self.failing:
+            elif aspects is not None and name not in self.failing:
                 return None
-        least = len(self.failing) if self.says_little else len(self.failing) / 2
-        if len(shown) < least:
+        least = 2 * len(self.failing) if self.says_little else len(self.failing) + 1
+        if self.extent(shown) < least:
             return None
         return Explanation(mistake, shown, len(self.failing), self.says_little, **more)
+
+    def extent(self, shown: Shown) -> int:
+        """Count the problems that show a mistake twice, and the plainest once more."""
+        return 2 * len(shown) + (self.failing[0] in shown)
 
     def explained_by_known(self, mistake: Mistake, replayed: Outcomes) -> Explanation | None:
         """Return the explanation by an answer that makes a mistake, if the rule allows it.
@@ -158,7 +160,8 @@ class _Naming:
             for cause in about:
                 if isinstance(cause, Cause) and all(isinstance(one, Cause) for one in about):
                     of.setdefault(cause.name or cause.id, {})[name] = cause
-        for causes in of.values():
+        # An error that the plainest problem does not raise follows from something else.
+        for causes in (each for each in of.values() if self.failing[0] in each):
             shown = {name: frozenset(self.found[name]) for name in causes}
             yield _named(next(iter(causes.values()))), shown.get
 
@@ -280,7 +283,7 @@ def explain(
     if not any(found) and not broken:
         found += (naming.explained_by(*pair, is_cause=True) for pair in naming.cut_off())
     named = [one for one in found if one] + broken
-    return max(named, key=lambda one: len(one.shown), default=None)
+    return max(named, key=lambda one: naming.extent(one.shown), default=None)
 
 
 def _known(exercise: Exercise) -> Sequence[Mistake]:

@@ -40,6 +40,13 @@ def _of_items(result) -> torch.Tensor:
     return result
 
 
+def _finite(result) -> Any:
+    """Return finite results. A function of infinite ones can fit by chance."""
+    if not torch.as_tensor(result).isfinite().all():
+        raise ValueError("there are infinite numbers")
+    return result
+
+
 def general_mistakes(exercise: Exercise) -> tuple[Mistake, ...]:
     """Return the mistakes that any answer with this number of results can make."""
     num_results = len(exercise.returns)
@@ -99,9 +106,18 @@ def general_mistakes(exercise: Exercise) -> tuple[Mistake, ...]:
             "Your numbers are right, but at least one axis of size 1 is missing.",
             "Does a step such as `squeeze()` remove more axes than the one you mean?",
         ),
-        of("numbers", "root_of_the_result", lambda result: result**0.5)(
+        of("numbers", "root_of_the_result", lambda result: _finite(result) ** 0.5)(
             "Your numbers are the square roots of the right ones.",
             "Which step takes a root (`sqrt`, `norm`, `cdist`)?",
+        ),
+        of(
+            "numbers",
+            "logarithm_or_exponential",
+            lambda result: _finite(result).log(),
+            lambda result: _finite(result).exp(),
+        )(
+            "Your numbers are the logarithms or the exponentials of the right ones.",
+            "Which of your steps is not in the formula?",
         ),
         of("numbers", "base_two", lambda result: result / np.log(2))(
             "Your logarithm has base 2 instead of e; otherwise your numbers are right.",
@@ -151,7 +167,7 @@ def general_mistakes(exercise: Exercise) -> tuple[Mistake, ...]:
 def are_related(holds: Callable, returns: Sequence[Returned], wrong: Violation) -> bool | None:
     """Return whether a relation holds for each wrong result, or gradient if these are wrong.
 
-    None means that any numbers would fit, as a single number does.
+    None means that no number is wrong, or that any numbers would fit, as a single number does.
     """
     seen, expected, fits = wrong.seen, wrong.expected, set()
     parts = named_parts(returns, expected.outputs, seen.outputs) if seen.outputs else []
@@ -165,7 +181,7 @@ def are_related(holds: Callable, returns: Sequence[Returned], wrong: Violation) 
         if not arrays_agree(correct, ours, tolerance):
             # With a larger tolerance, numbers may fit by chance.
             fits.add(holds(correct, ours, tolerance) if tolerance <= 1e-3 else None)
-    return None if fits == {None} else bool(fits) and False not in fits
+    return None if fits <= {None} else False not in fits
 
 
 def _scaled(correct: np.ndarray, ours: np.ndarray, tolerance: float) -> bool | None:

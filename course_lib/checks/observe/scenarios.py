@@ -87,11 +87,14 @@ def apply_function_twice(target, probe, args, kwargs):
 
 @scenario
 def between_calls(target, probe, args, kwargs):
-    """Call the target once, between calls on other numbers of the same shapes."""
-    others, named = _flipped(args).values(), _flipped(kwargs)
-    target(*others, **named)
+    """Call the target once, between calls on other numbers of the same shapes.
+
+    They are not only in another order, which could look like a mistake in an index.
+    """
+    others, named = _complements(_flipped(args)), _complements(_flipped(kwargs))
+    target(*others.values(), **named)
     result = target(*args.values(), **kwargs)
-    target(*others, **named)
+    target(*others.values(), **named)
     return result
 
 
@@ -104,22 +107,27 @@ def after_another_call(target, probe, args, kwargs):
     target(*(v[:, : max(v.shape[1] - 1, 1)] for v in args.values() if v.is_floating_point()))
     others, named = _flipped(args), _flipped(kwargs)
     target(*others.values(), **named)
-    kind, others = type(target), [1 - v if v.is_floating_point() else v for v in others.values()]
-    named = {n: 1 - v if v.is_floating_point() else v for n, v in named.items()}
+    kind, others, named = type(target), _complements(others), _complements(named)
     twice = {n: 2 * v if type(v) is int else v for n, v in probe.construct.items()}
     with torch.random.fork_rng(devices=[]):  # these draws are not the answer's
         second = in_dtype_of(next(iter(args.values())), kind(**probe.construct))
         second.train(target.training)
         kind(**twice)
-        second(*others, **named)
+        second(*others.values(), **named)
     result = target(*args.values(), **kwargs)
-    second(*others, **named)
+    second(*others.values(), **named)
     return result
 
 
 def _flipped(given):
     """Return other numbers of the same shapes."""
     return {n: v.flip(0) if torch.is_tensor(v) and v.dim() else v for n, v in given.items()}
+
+
+def _complements(given):
+    """Return 1 - v for each floating tensor v."""
+    floating = (n for n, v in given.items() if torch.is_tensor(v) and v.is_floating_point())
+    return given | {n: 1 - given[n] for n in floating}
 
 
 @scenario

@@ -201,6 +201,11 @@ class FiniteFill(EmptyRowUniform):
     Which value is below every finite score, in every dtype?
     """
 
+    clear = Softmax.clear
+
+
+@like(FiniteFill)
+class FiniteFillZeroed(EmptyRowUniform):
     clear = zeroed
 
 
@@ -208,12 +213,6 @@ class FiniteFill(EmptyRowUniform):
 class FiniteNumberAdded(EmptyRowUniform):
     def fill(self, scores, allowed) -> Tensor:
         return scores + (~allowed).to(scores.dtype) * -1e9
-
-
-@like(FiniteFill)
-class LogarithmAdded(EmptyRowUniform):
-    def fill(self, scores, allowed) -> Tensor:
-        return scores + (allowed.to(scores.dtype) + 1e-45).log()
 
 
 @mistake
@@ -228,8 +227,8 @@ class LengthsIgnored(Softmax):
 
 @mistake
 class LengthsOfTheQueries(Softmax):
-    """You apply the lengths to the queries, the rows of the scores. The lengths count an item's
-    keys.
+    """You apply the lengths to the queries, the rows of the scores, alone or in addition to the
+    keys. The lengths count an item's keys.
 
     What does each number in `valid_lens` count: queries or keys, and of which item?
     """
@@ -245,6 +244,15 @@ class LengthsOfTheQueriesIfAsMany(Softmax):
         if valid_lens.shape == scores.shape[-2:-1]:
             valid_lens = valid_lens.expand(len(scores), -1)
         return Softmax.real(self, scores, valid_lens)
+
+
+@like(LengthsOfTheQueries)
+class LengthsOfQueriesAndKeys(LengthsOfTheQueries):
+    def real(self, scores, valid_lens) -> Tensor:
+        keys = Softmax.real(self, scores, valid_lens)
+        if valid_lens.dim() == 2:
+            return keys
+        return keys & LengthsOfTheQueries.real(self, scores, valid_lens)
 
 
 @mistake
@@ -437,7 +445,7 @@ class OverQueriesSpared(Softmax):
 
 
 @like(OverQueries)
-class OverAxis1(FiniteFill):
+class OverAxis1(FiniteFillZeroed):
     axis = 1
     fill = SmallestNumberFilled.fill
 
@@ -450,6 +458,12 @@ class RootOfAnotherSize(Attention):
     How many products are summed in one score?
     """
 
+    def root(self, q) -> float:
+        return math.sqrt(q.shape[-2])
+
+
+@like(RootOfAnotherSize)
+class RootOfTheKeys(Attention):
     root = scaled_already
 
     def score(self, q, k) -> Tensor:
@@ -457,26 +471,19 @@ class RootOfAnotherSize(Attention):
 
 
 @like(RootOfAnotherSize)
-class RootOfTheQueries(RootOfAnotherSize):
-    def score(self, q, k) -> Tensor:
-        return self.product(q, k) / math.sqrt(q.shape[-2])
+class RootOfAxis1(Attention):
+    def root(self, q) -> float:
+        return math.sqrt(q.shape[1])
 
 
 @like(RootOfAnotherSize)
-class RootOfAxis1(RootOfAnotherSize):
-    def score(self, q, k) -> Tensor:
-        return self.product(q, k) / math.sqrt(q.shape[1])
+class RootOfAllHeads(Attention):
+    def root(self, q) -> float:
+        return math.sqrt((q.shape[1] if q.dim() == 4 else 1) * q.shape[-1])
 
 
 @like(RootOfAnotherSize)
-class RootOfAllHeads(RootOfAnotherSize):
-    def score(self, q, k) -> Tensor:
-        heads = q.shape[1] if q.dim() == 4 else 1
-        return self.product(q, k) / math.sqrt(heads * q.shape[-1])
-
-
-@like(RootOfAnotherSize)
-class RootOfTheValues(RootOfAnotherSize):
+class RootOfTheValues(RootOfTheKeys):
     def attend(self, inputs, valid_lens=None, mask=None) -> tuple:
         self.size = inputs[2].shape[-1]
         return type(self).__mro__[1].attend(self, inputs, valid_lens, mask)
@@ -486,15 +493,15 @@ class RootOfTheValues(RootOfAnotherSize):
 
 
 @like(RootOfAnotherSize)
-class RootOf64(RootOfAnotherSize):
-    def score(self, q, k) -> Tensor:
-        return self.product(q, k) / 8
+class RootOf64(Attention):
+    def root(self, q) -> float:
+        return 8.0
 
 
 @like(RootOfAnotherSize)
-class ScaledTwice(RootOfAnotherSize):
-    def score(self, q, k) -> Tensor:
-        return self.product(q, k) * q.shape[-1] ** -0.25
+class RootOfTheRoot(Attention):
+    def root(self, q) -> float:
+        return q.shape[-1] ** 0.25
 
 
 @mistake
@@ -570,12 +577,6 @@ class UnstableWithEpsilon(UnstableButGuarded):
     def normalize(self, kept) -> Tensor:
         e = kept.exp()
         return e / (e.sum(-1, keepdim=True) + 1e-10)
-
-
-@like(Unstable)
-class LargestOfAllSubtractedButGuarded(UnstableButGuarded):
-    def normalize(self, kept) -> Tensor:
-        return over_its_sum((kept - kept.max()).exp())
 
 
 @mistake

@@ -92,12 +92,17 @@ def weights_not_transposed(queries, keys, w_q, w_k, w_v) -> Tensor:
 
 @mistake
 def tanh_after_w_v(queries, keys, w_q, w_k, w_v) -> Tensor:
-    """You take the tanh after the product with w_v. The score before the tanh is one term from the
-    query plus one term from the key, so every query ranks the keys in the same order.
+    """You multiply by w_v before you take the tanh.
 
-    In w_v . tanh(w_q q_i + w_k k_j), what is the shape of the tanh's argument?
+    In w_v . tanh(w_q q_i + w_k k_j), which of the two steps comes first?
     """
     return no_tanh(queries, keys, w_q, w_k, w_v).tanh()
+
+
+@like(tanh_after_w_v)
+def tanh_of_the_weighted(queries, keys, w_q, w_k, w_v) -> Tensor:
+    sums = (queries @ w_q.mT)[:, :, None] + (keys @ w_k.mT)[:, None]
+    return (sums * w_v).tanh().sum(-1)
 
 
 @mistake
@@ -113,6 +118,11 @@ def multiplied(queries, keys, w_q, w_k, w_v) -> Tensor:
 @like(multiplied)
 def multiplied_without_tanh(queries, keys, w_q, w_k, w_v) -> Tensor:
     return ((queries @ w_q.mT)[:, :, None] * (keys @ w_k.mT)[:, None]) @ w_v
+
+
+@like(multiplied)
+def tanh_of_each_multiplied(queries, keys, w_q, w_k, w_v) -> Tensor:
+    return (queries @ w_q.mT).tanh() * w_v @ (keys @ w_k.mT).tanh().mT
 
 
 @like(multiplied)

@@ -21,6 +21,7 @@ from course_lib.exercises.kit import (
     mistake,
     worded_like,
 )
+from course_lib.exercises.whole_game.attend import keys_averaged as of_attend
 
 
 def drawn(rng, lead, n, m, d, v, **options) -> list[Array]:
@@ -78,11 +79,6 @@ def over_axis_1(queries, keys, values) -> tuple[Tensor, Tensor]:
 
 
 @like(over_queries)
-def over_axis_0(queries, keys, values) -> tuple[Tensor, Tensor]:
-    return average(torch.softmax(queries @ keys.mT, dim=0), values)
-
-
-@like(over_queries)
 def over_the_usual_axis(queries, keys, values) -> tuple[Tensor, Tensor]:
     """Use the axis that `torch.nn.functional.softmax` takes without `dim`."""
     return average(torch.softmax(queries @ keys.mT, 0 if queries.dim() == 3 else 1), values)
@@ -134,6 +130,18 @@ def scaled_already(queries, keys, values) -> tuple[Tensor, Tensor]:
 @worded_like(of_any_attention.Unstable)
 def unstable(queries, keys, values) -> tuple[Tensor, Tensor]:
     return average(unshifted(queries @ keys.mT), values)
+
+
+@like(unstable)
+def largest_of_all_subtracted(queries, keys, values) -> tuple[Tensor, Tensor]:
+    scores = queries @ keys.mT
+    return average(unshifted(scores - scores.max()), values)
+
+
+@mistake
+@worded_like(of_attend)
+def keys_averaged(queries, keys, values) -> tuple[Tensor, Tensor]:
+    return average((queries @ keys.mT).softmax(-1), keys)
 
 
 EXERCISE = Exercise(

@@ -122,25 +122,6 @@ def normalized(queries, keys) -> Tensor:
     return queries @ keys.mT
 
 
-@mistake
-def queries_transposed(queries, keys) -> Tensor:
-    """Each query must be a row of the left factor. You transpose it or put it on the right.
-
-    Which sizes meet in the middle of (n, d) times (d, m)?
-    """
-    return queries.mT @ keys
-
-
-@like(queries_transposed)
-def both_transposed(queries, keys) -> Tensor:
-    return queries.mT @ keys.mT
-
-
-@like(queries_transposed)
-def keys_on_the_left(queries, keys) -> Tensor:
-    return keys.mT @ queries
-
-
 EXERCISE = Exercise(
     points=3,
     minutes=8,

@@ -57,12 +57,17 @@ def output_rolled_back(fn, x) -> bool:
 
 @mistake
 def only_reversed(fn, x) -> bool:
-    """You only reverse the positions. A function that depends on the distance between positions can
-    pass your test, although it is not equivariant.
+    """You only reverse or only rotate the positions. A function that depends on distances between
+    positions can pass your test, although it is not equivariant.
 
     Which permutation changes distances?
     """
     return same(fn(x.flip(1)), fn(x).flip(1))
+
+
+@like(only_reversed)
+def only_rotated(fn, x) -> bool:
+    return same(fn(x.roll(1, dims=1)), fn(x).roll(1, dims=1))
 
 
 @mistake

@@ -90,18 +90,6 @@ def neighbors_kept(module, queries, keys, values) -> bool:
     return permuted(module, queries, keys, values, rolled, rolled)
 
 
-@like(neighbors_kept)
-def all_rotations(module, queries, keys, values) -> bool:
-    for k in range(5):
-
-        def rotated(count, k=k) -> list[int]:
-            return [(i + k) % count for i in range(count)]
-
-        if not permuted(module, queries, keys, values, rotated, rotated):
-            return False
-    return True
-
-
 @mistake
 def values_left(module, queries, keys, values) -> bool:
     """You order keys and values differently, so even a sound module may give other outputs.

@@ -98,12 +98,6 @@ def key_term_wrong(queries, keys, bandwidth) -> Tensor:
 
 
 @like(key_term_wrong)
-def both_terms_whole(queries, keys, bandwidth) -> Tensor:
-    terms = queries.square().sum(-1)[:, None] + keys.square().sum(-1)
-    return (queries @ keys.T - terms) / bandwidth**2
-
-
-@like(key_term_wrong)
 def key_term_added(queries, keys, bandwidth) -> Tensor:
     return (queries @ keys.T + keys.square().sum(-1) / 2) / bandwidth**2
 
@@ -116,11 +110,6 @@ def key_term_not_squared(queries, keys, bandwidth) -> Tensor:
 @like(key_term_wrong)
 def key_term_not_divided(queries, keys, bandwidth) -> Tensor:
     return queries @ keys.T / bandwidth**2 - keys.square().sum(-1) / 2
-
-
-@like(key_term_wrong)
-def key_term_divided_once(queries, keys, bandwidth) -> Tensor:
-    return queries @ keys.T / bandwidth**2 - keys.square().sum(-1) / (2 * bandwidth)
 
 
 @mistake

@@ -86,11 +86,6 @@ def not_renormalised(inputs, targets, bandwidth) -> Tensor:
     return softmax(scores_of(inputs, bandwidth)) * ~diagonal(inputs) @ targets
 
 
-@like(not_renormalised)
-def identity_subtracted(inputs, targets, bandwidth) -> Tensor:
-    return softmax(scores_of(inputs, bandwidth)) @ targets - targets
-
-
 @mistake
 def twins_left_out(inputs, targets, bandwidth) -> Tensor:
     """Where two points share an input, you leave out both: you exclude by value (distance 0)
@@ -138,12 +133,29 @@ for more in (1e-6, 1e-8, 1e-10):
 
 @mistake
 def single_point_nan(inputs, targets, bandwidth) -> Tensor:
-    """Your prediction is NaN where there are no other points to average.
+    """Where there are no other points to average, your prediction is not 0, but NaN or the target
+    of the point itself.
 
     What should be predicted where nothing is left to average?
     """
     scores = scores_of(inputs, bandwidth).masked_fill(diagonal(inputs), -math.inf)
     return torch.softmax(scores, -1) @ targets
+
+
+@like(single_point_nan)
+def single_point_repeated(inputs, targets, bandwidth) -> Tensor:
+    scores = scores_of(inputs, bandwidth).masked_fill(diagonal(inputs), -1e9)
+    return torch.softmax(scores, -1) @ targets
+
+
+@mistake
+def over_another_axis(inputs, targets, bandwidth) -> Tensor:
+    """Your softmax runs over the wrong axis, so the weights of a prediction need not sum to 1.
+
+    Which axis of your scores holds the points that are averaged?
+    """
+    scores = scores_of(inputs, bandwidth).masked_fill(diagonal(inputs), -math.inf)
+    return softmax(scores).mT @ targets
 
 
 EXERCISE = Exercise(

@@ -1,11 +1,13 @@
 """`squared_distances`: the squared distance of every query and key."""
 
+import functools
+
 from torch import Tensor
 
 from course_lib.checks.judge.definitions import Exercise, Returned, Rules
 from course_lib.checks.observe.probe import Array, tensor
 from course_lib.exercises.kernel_pooling._problems import normal
-from course_lib.exercises.kit import Problems, call, edge, mistake
+from course_lib.exercises.kit import Problems, call, edge, like, mistake
 
 
 def problems(rng) -> Problems:
@@ -74,22 +76,30 @@ def square_of_the_sum(queries, keys) -> Tensor:
 
 
 @mistake
-def sum_squared(queries, keys) -> Tensor:
-    """Your results are |q|^2 + |k|^2 + 2 q . k, which is |q + k|^2: a sign is wrong.
+def another_term(queries, keys, of=lambda q2, k2, qk: q2 + k2 + 2 * qk) -> Tensor:
+    """One of the terms of |q|^2 + |k|^2 - 2 q . k is missing, or has another sign or factor.
 
-    Multiply out |q - k|^2. What is the sign of q . k?
+    Multiply out |q - k|^2. Which terms do you get, with which factors?
     """
-    return (queries[:, None] + keys[None]).square().sum(-1)
+    return of(queries.square().sum(-1)[:, None], keys.square().sum(-1), queries @ keys.mT)
+
+
+for of in (
+    lambda q2, k2, qk: q2 + k2 - qk,
+    lambda q2, k2, qk: q2 - 2 * qk,
+    lambda q2, k2, qk: k2 - 2 * qk,
+    lambda q2, k2, qk: 2 * k2 - 2 * qk,
+):
+    like(another_term)(functools.partial(another_term, of=of))
 
 
 @mistake
-def product_once(queries, keys) -> Tensor:
-    """Your results are |q|^2 + |k|^2 - q . k: the product lacks the factor 2.
+def over_the_keys(queries, keys) -> Tensor:
+    """You add up the squares over the keys. The sum must run over the features.
 
-    Multiply out |q - k|^2. How often does q . k occur?
+    Which axis of (n, m, d) is left out of the result (n, m)?
     """
-    squares = queries.square().sum(-1)[:, None] + keys.square().sum(-1)
-    return squares - queries @ keys.mT
+    return (queries[:, None] - keys[None]).square().sum(1)
 
 
 @mistake

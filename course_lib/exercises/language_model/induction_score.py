@@ -1,5 +1,7 @@
 """`induction_score`: detect heads that continue a repeated sequence."""
 
+import functools
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -76,21 +78,14 @@ def same_token(attention_weights, period=None) -> Tensor:
 
 
 @like(same_token)
-def token_before(attention_weights, period=None) -> Tensor:
-    return mean(attention_weights, period, ahead=-1)
-
-
-@like(same_token)
-def second_token_after(attention_weights, period=None) -> Tensor:
-    return mean(attention_weights, period, ahead=2)
-
-
-@like(same_token)
-def same_token_if_any(attention_weights, period=None) -> Tensor:
+def same_token_if_any(attention_weights, period=None, ahead=0) -> Tensor:
     """Score with a special case for a single position, whose period would be 0."""
     if attention_weights.shape[-1] == 1:
         return attention_weights.new_zeros(len(attention_weights))
-    return same_token(attention_weights, period)
+    return mean(attention_weights, period, ahead)
+
+
+like(same_token)(functools.partial(same_token_if_any, ahead=-1))
 
 
 @mistake

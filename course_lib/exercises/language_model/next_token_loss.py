@@ -75,13 +75,24 @@ def last_position_counted(logits, tokens) -> Tensor:
 
 
 @mistake
-def id_0_ignored(logits, tokens) -> Tensor:
-    """You leave out every prediction of token 0, but here 0 is a token like the others.
+def predictions_left_out(logits, tokens) -> Tensor:
+    """You leave out predictions, such as those of token 0, the first of each text, or all but the
+    last. Every token after the first of its text counts, and 0 is a token like the others.
 
-    Which targets may `cross_entropy` ignore here?
+    How many predictions are in your mean, and how many are tested by a text of n tokens?
     """
     wanted = tokens[:, 1:].flatten().long()
     return F.cross_entropy(logits[:, :-1].flatten(0, 1), wanted, ignore_index=0)
+
+
+@like(predictions_left_out)
+def first_left_out(logits, tokens) -> Tensor:
+    return of_each(logits[:, 1:-1], tokens[:, 2:]).mean()
+
+
+@like(predictions_left_out)
+def only_the_last(logits, tokens) -> Tensor:
+    return of_each(logits[:, -2:-1], tokens[:, -1:]).mean()
 
 
 @mistake
@@ -94,10 +105,20 @@ def over_positions(logits, tokens) -> Tensor:
     return -chances.gather(-1, tokens[:, 1:, None].long()).mean()
 
 
+@like(over_positions)
+def positions_as_classes(logits, tokens) -> Tensor:
+    return F.cross_entropy(logits[:, :-1], tokens[:, 1:].long())
+
+
 @mistake
 @worded_like(of_lesson_09.softmax_twice)
 def softmax_twice(logits, tokens) -> Tensor:
     return of_each(logits[:, :-1].softmax(-1), tokens[:, 1:]).mean()
+
+
+@like(softmax_twice)
+def no_softmax(logits, tokens) -> Tensor:
+    return -logits[:, :-1].gather(-1, tokens[:, 1:, None].long()).mean()
 
 
 @mistake

@@ -62,8 +62,32 @@ def fill_in_the_dtype(mask, dtype) -> Tensor:
 
 
 @like(finite_fill)
+def ones_subtracted(mask, dtype) -> Tensor:
+    return mask.to(dtype) - 1
+
+
+@like(finite_fill)
+def log_of_a_sum(mask, dtype) -> Tensor:
+    return (mask.to(dtype) + 1e-9).log()
+
+
+@like(finite_fill)
 def fill_of_bert(mask, dtype) -> Tensor:
     return (~mask).to(dtype) * -10000.0
+
+
+@mistake
+def ones_kept(mask, dtype) -> Tensor:
+    """A kept key gets 1, or another number than 0.
+
+    Which number can you add to a score without changing it?
+    """
+    return mask.to(dtype).masked_fill(~mask, -math.inf)
+
+
+@like(ones_kept)
+def ones_and_zeros(mask, dtype) -> Tensor:
+    return mask.to(dtype)
 
 
 EXERCISE = Exercise(

@@ -1,7 +1,5 @@
 """`causal_mask`: allow the keys that are not in the future."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -48,12 +46,17 @@ def before(num_queries, num_keys) -> int:
 
 @mistake
 def top_left_aligned(num_queries, num_keys=None, *, device=None) -> Tensor:
-    """Your mask is correct if n = m. Otherwise it aligns the first query with the first key, but
-    the last query must be aligned with the last key.
+    """Where n and m differ, or only where n > m, your mask aligns the first query with the first
+    key. The last query must be aligned with the last key.
 
-    When decoding one token at a time (n = 1), which keys must the newest token see?
+    Which keys must the last query see, whatever n and m are?
     """
     return ones(num_queries, num_keys, device).tril()
+
+
+@like(top_left_aligned)
+def never_shifted_left(num_queries, num_keys=None, *, device=None) -> Tensor:
+    return ones(num_queries, num_keys, device).tril(max(before(num_queries, num_keys), 0))
 
 
 @mistake
@@ -82,12 +85,6 @@ def true_means_drop(num_queries, num_keys=None, *, device=None) -> Tensor:
 @like(true_means_drop)
 def true_means_drop_in_a_square(num_queries, num_keys=None, *, device=None) -> Tensor:
     return ones(num_queries, num_queries, device).triu(1)
-
-
-@like(true_means_drop)
-def true_means_drop_without_default(num_queries, num_keys: Any = None, *, device=None) -> Tensor:
-    mask = torch.ones(num_queries, num_keys, dtype=torch.bool, device=device)
-    return mask.triu(before(num_queries, num_keys) + 1)
 
 
 @mistake
@@ -130,12 +127,20 @@ def zero_taken_for_none(num_queries, num_keys=None, *, device=None) -> Tensor:
 
 
 @mistake
-def never_shifted_left(num_queries, num_keys=None, *, device=None) -> Tensor:
-    """With more queries than keys, you align the first query with the first key.
+def added_to_scores(num_queries, num_keys=None, *, device=None) -> Tensor:
+    """You return numbers that are added to scores, such as 0 for an allowed key and -inf for
+    another. The mask must hold True or False.
 
-    Which keys may the last query see, and how many does the first one see then?
+    Which comparison or type gives you True where your number is 0?
     """
-    return ones(num_queries, num_keys, device).tril(max(before(num_queries, num_keys), 0))
+    kept = ones(num_queries, num_keys, device).tril(before(num_queries, num_keys))
+    return torch.zeros(kept.shape, device=device).masked_fill(~kept, -torch.inf)
+
+
+@like(added_to_scores)
+def added_to_scores_top_left_aligned(num_queries, num_keys=None, *, device=None) -> Tensor:
+    kept = ones(num_queries, num_keys, device).tril()
+    return torch.zeros(kept.shape, device=device).masked_fill(~kept, -torch.inf)
 
 
 EXERCISE = Exercise(

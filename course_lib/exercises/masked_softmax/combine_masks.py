@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checks.judge.definitions import Exercise, Returned
-from course_lib.exercises.kit import Problems, call, edge, mistake
+from course_lib.exercises.kit import Problems, call, edge, like, mistake
 
 
 def drawn(rng, *shape) -> np.ndarray:
@@ -41,12 +41,54 @@ def combined(masks, step) -> Tensor | None:
 
 @mistake
 def or_instead_of_and(*masks) -> Tensor | None:
-    """You allow a key where any mask allows it; it must be allowed by all of them.
+    """You do not combine the masks with "and", but with "or" or "exclusive or". A key must be
+    allowed by all of them.
 
     A padded key in the past: the causal mask allows it, the padding mask does not. May a query
     attend to it?
     """
     return combined(masks, torch.logical_or)
+
+
+@like(or_instead_of_and)
+def exclusive_or(*masks) -> Tensor | None:
+    return combined(masks, torch.logical_xor)
+
+
+@mistake
+def inverted(*masks) -> Tensor | None:
+    """The masks or the result are inverted. In all of them, True means that a key is allowed.
+
+    Which step of your code swaps True and False, and does another one swap them back?
+    """
+    allowed = combined(masks, torch.logical_and)
+    return None if allowed is None else ~allowed
+
+
+@like(inverted)
+def each_inverted(*masks) -> Tensor | None:
+    return combined([None if mask is None else ~mask for mask in masks], torch.logical_and)
+
+
+@mistake
+def masks_left_out(*masks) -> Tensor | None:
+    """You use only some of the masks, such as the first two or the last one. A key must be allowed
+    by each of them.
+
+    How does your code treat a third mask, and how the first one?
+    """
+    given = [mask for mask in masks if mask is not None]
+    return combined(given[:2], torch.logical_and)
+
+
+@like(masks_left_out)
+def only_the_last(*masks) -> Tensor | None:
+    return combined(masks, lambda _, mask: mask)
+
+
+@like(masks_left_out)
+def only_the_first_two_arguments(*masks) -> Tensor | None:
+    return masks[0] & masks[1]
 
 
 @mistake

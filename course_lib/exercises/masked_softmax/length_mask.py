@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from course_lib.checks.judge.definitions import Exercise, Returned
-from course_lib.exercises.kit import Problems, call, edge, like, mistake
+from course_lib.exercises.kit import Problems, call, edge, mistake
 
 
 def problems(rng) -> Problems:
@@ -55,11 +55,6 @@ def inverted(valid_lens, max_len) -> Tensor:
     What does True mean in this course's masks?
     """
     return positions(valid_lens, max_len) >= valid_lens[..., None]
-
-
-@like(inverted)
-def inverted_for_one_length_per_item(valid_lens, max_len) -> Tensor:
-    return positions(valid_lens, max_len) >= valid_lens[:, None]
 
 
 @mistake

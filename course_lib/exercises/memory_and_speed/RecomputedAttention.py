@@ -13,7 +13,7 @@ from course_lib.exercises import kit
 from course_lib.exercises._attention.padding import largest_padding
 from course_lib.exercises.kit import READY_MADE_ATTENTION, Problems, like, mistake
 from course_lib.exercises.memory_and_speed._problems import BY_HAND, drawn, lengths, some
-from course_lib.exercises.memory_and_speed._steps import Recomputed
+from course_lib.exercises.memory_and_speed._steps import Recomputed, finite
 from course_lib.reference import memory_and_speed as oracle
 
 
@@ -116,13 +116,25 @@ class RowSumAdded(Recomputed):
 @mistake
 class OtherWeights(Recomputed):
     """Your `backward` does not compute the weights of `forward` again: it does not scale the
-    scores, or it subtracts another number than the log sum exp.
+    scores, or it subtracts another number than the log sum exp of all keys.
 
     Which number turns exp(score) into a weight that is at most 1?
     """
 
     def end(self, maxima, totals) -> Tensor:
         return maxima
+
+
+@like(OtherWeights)
+class MaximumOfEachBlock(Recomputed):
+    def weights_again(self, scores, kept) -> Tensor:
+        return (scores - finite(scores.amax(-1, True))).exp()
+
+
+@like(OtherWeights)
+class SoftmaxOfEachBlock(Recomputed):
+    def weights_again(self, scores, kept) -> Tensor:
+        return scores.softmax(-1).nan_to_num(0.0)
 
 
 @like(OtherWeights)

@@ -97,7 +97,7 @@ def diagonal_only(queries, keys, values, grad_outputs) -> Gradients:
 
 @mistake
 def root_forgotten(queries, keys, values, grad_outputs, for_queries=1, for_keys=1) -> Gradients:
-    """The gradients of queries or keys, or both, lack the factor 1/sqrt(d).
+    """The gradients of queries or keys, or both, have another factor than 1/sqrt(d), such as 1.
 
     The scores are Q K^T / sqrt(d): what is their derivative with respect to Q and K?
     """
@@ -107,7 +107,7 @@ def root_forgotten(queries, keys, values, grad_outputs, for_queries=1, for_keys=
     return gradients[0] * root**for_queries, gradients[1] * root**for_keys, of_values
 
 
-for factors in ({"for_queries": 0}, {"for_keys": 0}):
+for factors in ({"for_queries": 0}, {"for_keys": 0}, {"for_queries": -1, "for_keys": -1}):
     like(root_forgotten)(functools.partial(root_forgotten, **factors))
 
 
@@ -132,6 +132,21 @@ def weights_not_transposed(queries, keys, values, grad_outputs) -> Gradients:
 
 
 @mistake
+@worded_like(of_any_attention.Unscaled)
+def unscaled(queries, keys, values, grad_outputs) -> Gradients:
+    w = (queries @ keys.mT).softmax(-1)
+    grad_scores = of_scores(w, grad_outputs @ values.mT)
+    return grad_scores @ keys, grad_scores.mT @ queries, w.mT @ grad_outputs
+
+
+@like(unscaled)
+def unscaled_weights(queries, keys, values, grad_outputs) -> Gradients:
+    w = (queries @ keys.mT).softmax(-1)
+    grad_scores = of_scores(w, grad_outputs @ values.mT)
+    return sent_back(queries, keys, grad_outputs, w, grad_scores)
+
+
+@mistake
 @worded_like(of_any_attention.Unstable)
 def unstable(queries, keys, values, grad_outputs) -> Gradients:
     w = unshifted(scores_of(queries, keys))
@@ -146,42 +161,27 @@ def over_queries(queries, keys, values, grad_outputs) -> Gradients:
 
 
 @mistake
-def row_sum_of_something_else(queries, keys, values, grad_outputs) -> Gradients:
-    """You combine dW with a sum, but not as dW - sum(W * dW) over each row: another sum, a mean,
-    another axis, or the opposite sign.
+def row_sum_of_something_else(
+    queries, keys, values, grad_outputs, of=lambda w, grad: w * (grad - grad.sum(-1, True))
+) -> Gradients:
+    """You combine W and dW, but not as W * (dW - sum(W * dW)) over each row: the first factor W is
+    missing, or you have another sum, a mean, another axis, or the opposite sign.
 
     What is the derivative of a weight in its own score, and in another score of its row?
     """
     w, grad = scores_of(queries, keys).softmax(-1), grad_outputs @ values.mT
-    grad_scores = w * (grad - grad.sum(-1, keepdim=True))
-    return sent_back(queries, keys, grad_outputs, w, grad_scores)
+    return sent_back(queries, keys, grad_outputs, w, of(w, grad))
 
 
-@like(row_sum_of_something_else)
-def row_mean(queries, keys, values, grad_outputs) -> Gradients:
-    w, grad = scores_of(queries, keys).softmax(-1), grad_outputs @ values.mT
-    grad_scores = w * (grad - grad.mean(-1, keepdim=True))
-    return sent_back(queries, keys, grad_outputs, w, grad_scores)
-
-
-@like(row_sum_of_something_else)
-def column_sum(queries, keys, values, grad_outputs) -> Gradients:
-    w, grad = scores_of(queries, keys).softmax(-1), grad_outputs @ values.mT
-    grad_scores = w * (grad - (w * grad).sum(0, keepdim=True))
-    return sent_back(queries, keys, grad_outputs, w, grad_scores)
-
-
-@like(row_sum_of_something_else)
-def weighted_row_mean(queries, keys, values, grad_outputs) -> Gradients:
-    w, grad = scores_of(queries, keys).softmax(-1), grad_outputs @ values.mT
-    grad_scores = w * (grad - (w * grad).mean(-1, keepdim=True))
-    return sent_back(queries, keys, grad_outputs, w, grad_scores)
-
-
-@like(row_sum_of_something_else)
-def opposite_sign(queries, keys, values, grad_outputs) -> Gradients:
-    w, grad = scores_of(queries, keys).softmax(-1), grad_outputs @ values.mT
-    return sent_back(queries, keys, grad_outputs, w, -of_scores(w, grad))
+for of in (
+    lambda w, grad: w * (grad - grad.mean(-1, True)),
+    lambda w, grad: w * (grad - (w * grad).sum(0, True)),
+    lambda w, grad: w * (grad - (w * grad).mean(-1, True)),
+    lambda w, grad: w * (grad - 2 * (w * grad).sum(-1, True)),
+    lambda w, grad: grad - (w * grad).sum(-1, True),
+    lambda w, grad: -of_scores(w, grad),
+):
+    like(row_sum_of_something_else)(functools.partial(row_sum_of_something_else, of=of))
 
 
 EXERCISE = Exercise(

@@ -2,6 +2,7 @@
 
 import math
 
+import torch
 from torch import Tensor
 
 from course_lib.checks.judge.definitions import Exercise, Returned
@@ -53,8 +54,8 @@ def divided_by_d(query, keys) -> Tensor:
 
 @mistake
 def second_moment(query, keys) -> Tensor:
-    """This is not the whole covariance of the keys: you do not subtract the mean, or you keep only
-    the variances on the diagonal.
+    """This is not the whole covariance of the keys: you do not subtract the mean, or you even add
+    it, or you keep only the variances on the diagonal.
 
     A covariance measures how far the keys lie from which point?
     """
@@ -69,10 +70,9 @@ def only_variances(query, keys) -> Tensor:
 
 
 @like(second_moment)
-def mean_subtracted_once(query, keys) -> Tensor:
-    weights = scaled(query, keys).softmax(0)
-    mean = weights @ keys
-    return ((weights[:, None] * keys).mT @ keys - mean) / math.sqrt(len(query))
+def mean_added(query, keys) -> Tensor:
+    mean = scaled(query, keys).softmax(0) @ keys
+    return second_moment(query, keys) + mean.outer(mean) / math.sqrt(len(query))
 
 
 @mistake
@@ -112,15 +112,36 @@ def plain_mean(query, keys) -> Tensor:
 
 
 @like(plain_mean)
-def plain_covariance(query, keys) -> Tensor:
-    centred = keys - scaled(query, keys).softmax(0) @ keys
+def no_weights_at_all(query, keys) -> Tensor:
+    centred = keys - keys.mean(0)
     return centred.mT @ centred / len(keys) / math.sqrt(len(query))
 
 
 @like(plain_mean)
-def no_weights_at_all(query, keys) -> Tensor:
-    centred = keys - keys.mean(0)
-    return centred.mT @ centred / len(keys) / math.sqrt(len(query))
+def sample_covariance(query, keys) -> Tensor:
+    return torch.cov(keys.mT) / math.sqrt(len(query))
+
+
+@mistake
+def of_the_sum(query, keys) -> Tensor:
+    """You return another derivative, such as that of the weights or of the sum of the outputs.
+
+    What is differentiated with respect to what, and how many numbers are there of each?
+    """
+    weights = scaled(query, keys).softmax(0)
+    return covariance(weights, keys, math.sqrt(len(query))).sum(0)
+
+
+@like(of_the_sum)
+def of_the_weights(query, keys) -> Tensor:
+    weights = scaled(query, keys).softmax(0)
+    return weights[:, None] * (keys - weights @ keys) / math.sqrt(len(query))
+
+
+@like(of_the_sum)
+def of_the_weights_in_the_scores(query, keys) -> Tensor:
+    weights = scaled(query, keys).softmax(0)
+    return weights.diag() - weights.outer(weights)
 
 
 EXERCISE = Exercise(

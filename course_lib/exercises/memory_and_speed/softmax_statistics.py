@@ -95,7 +95,7 @@ def factor_inverted(blocks) -> tuple[Tensor, Tensor]:
 
 
 @like(factor_inverted)
-def factor_on_the_new_sum(blocks) -> tuple[Tensor, Tensor]:
+def factor_on_the_new_sum(blocks, on_both=False) -> tuple[Tensor, Tensor]:
     maxima: Any = None
     totals: Any = 0.0
     for block in blocks:
@@ -103,8 +103,11 @@ def factor_on_the_new_sum(blocks) -> tuple[Tensor, Tensor]:
         larger = largest if maxima is None else torch.maximum(maxima, largest)
         summed = torch.exp(block - finite(larger).unsqueeze(-1)).sum(-1)
         factor = torch.exp((larger if maxima is None else maxima) - finite(larger))
-        maxima, totals = larger, totals + summed * factor
+        maxima, totals = larger, (totals * factor if on_both else totals) + summed * factor
     return maxima, totals
+
+
+like(factor_inverted)(functools.partial(factor_on_the_new_sum, on_both=True))
 
 
 @mistake

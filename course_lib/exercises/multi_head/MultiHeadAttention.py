@@ -248,6 +248,17 @@ class ItemMaskReadAsHeadMask(MultiHead):
     own = Softmax.own
 
 
+@like(ItemMaskReadAsHeadMask)
+class ItemMaskPassedOn(ItemMaskReadAsHeadMask):
+    """Raise the error of the course's `masked_softmax`."""
+
+    def join(self, scores, real, own) -> Tensor:
+        try:
+            return super().join(scores, real, own)
+        except RuntimeError as error:
+            raise ValueError("`mask` must be broadcastable") from error
+
+
 @mistake
 class ValuesFromKeys(MultiHead):
     """`W_v` is applied to the keys, so the argument `values` has no effect.

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import tensor
-from course_lib.exercises.kit import Problems, call, edge, mistake
+from course_lib.exercises.kit import Problems, call, edge, like, mistake
 
 
 def problems(rng) -> Problems:
@@ -42,6 +42,20 @@ def interleaved(x) -> Tensor:
     Which axis moves fastest when the last two are joined?
     """
     return x.permute(0, 2, 3, 1).flatten(2)
+
+
+@mistake
+def heads_added(x) -> Tensor:
+    """You add or average the heads. Their features must stay side by side.
+
+    How many features does a position have in all heads together?
+    """
+    return x.sum(1)
+
+
+@like(heads_added)
+def heads_averaged(x) -> Tensor:
+    return x.mean(1)
 
 
 EXERCISE = Exercise(

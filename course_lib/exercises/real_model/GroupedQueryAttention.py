@@ -397,6 +397,13 @@ class HeadsCutByReshape(Grouped):
         return x.reshape(len(x), count, x.shape[1], -1)
 
 
+@like(HeadsCutByReshape)
+class QueriesCutByReshape(Grouped):
+    def cut_all(self, x) -> Sequence[Tensor]:
+        queries = self.W_q(x).reshape(len(x), self.num_heads, x.shape[1], -1)
+        return queries, *super().cut_all(x)[1:]
+
+
 EXERCISE = Exercise(
     points=5,
     minutes=20,

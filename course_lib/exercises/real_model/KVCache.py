@@ -150,12 +150,6 @@ class NumberOfGroups(Cache):
         return self.keys.shape[1]
 
 
-@like(LengthOfAnotherAxis)
-class NumberOfFeatures(Cache):
-    def length(self) -> int:
-        return self.keys.shape[3]
-
-
 @mistake
 class CallsCounted(Cache):
     """`len(cache)` counts the calls of `append` instead of the positions.
@@ -182,12 +176,6 @@ class Swapped(Cache):
 class KeysTwice(Cache):
     def found(self) -> tuple[Tensor, Tensor]:
         return self.keys, self.keys
-
-
-@like(Swapped)
-class ValuesTwice(Cache):
-    def found(self) -> tuple[Tensor, Tensor]:
-        return self.values, self.values
 
 
 EXERCISE = Exercise(

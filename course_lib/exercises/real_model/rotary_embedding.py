@@ -1,5 +1,7 @@
 """`rotary_embedding`: rotate pairs of features by an angle that depends on the position."""
 
+import functools
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -105,12 +107,25 @@ def halves_by_angles_of_neighbors(x, offset=0, base=10000.0) -> Tensor:
 
 
 @mistake
-def clockwise(x, offset=0, base=10000.0) -> Tensor:
-    """You rotate the pairs clockwise. The sines need the opposite sign.
+def clockwise(
+    x, offset=0, base=10000.0, turn=lambda a, b, c, s: (a * c + b * s, b * c - a * s)
+) -> Tensor:
+    """You do not rotate the pairs counter-clockwise. A sign is wrong, or the sine and the cosine or
+    the two features of a pair are exchanged.
 
     Where does (1, 0) go in a quarter turn, counter-clockwise?
     """
-    return interleaved(*turned(*pairs(x), -angles_of(x, offset, base))).to(x.dtype)
+    angles = angles_of(x, offset, base)
+    return interleaved(*turn(*pairs(x), angles.cos(), angles.sin())).to(x.dtype)
+
+
+for turn in (
+    lambda a, b, c, s: (a * c + b * s, a * s + b * c),
+    lambda a, b, c, s: (a * c - b * s, b * c - a * s),
+    lambda a, b, c, s: (a * s - b * c, a * c + b * s),
+    lambda a, b, c, s: (b * c - a * s, b * s + a * c),
+):
+    like(clockwise)(functools.partial(clockwise, turn=turn))
 
 
 @mistake
@@ -142,11 +157,6 @@ def one_position_later(x, offset=0, base=10000.0) -> Tensor:
 @like(offset_ignored)
 def one_position_for_all(x, offset=0, base=10000.0) -> Tensor:
     return interleaved(*turned(*pairs(x), angles_of(x, offset, base)[:1])).to(x.dtype)
-
-
-@like(offset_ignored)
-def offset_subtracted(x, offset=0, base=10000.0) -> Tensor:
-    return interleaved(*turned(*pairs(x), angles_of(x, -offset, base))).to(x.dtype)
 
 
 @mistake

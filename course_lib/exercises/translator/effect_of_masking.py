@@ -117,6 +117,16 @@ def plain_logits(model, source, valid_lens, target, position) -> Tensor:
 
 
 @mistake
+def ratio(model, source, valid_lens, target, position) -> Tensor:
+    """You divide one log-probability by the other instead of subtracting it.
+
+    With which operation on log-probabilities do you compare two probabilities?
+    """
+    given = model, source, valid_lens, shifted(model, target), target, log_softmax
+    return chosen(*given, mask=~at(source, position)) / chosen(*given)
+
+
+@mistake
 @worded_like(of_the_loss)
 def log_of_softmax(model, source, valid_lens, target, position) -> Tensor:
     given = model, source, valid_lens, target, position

@@ -182,12 +182,6 @@ def softmax_over_positions(logits, targets, valid_lens) -> Tensor:
 
 
 @like(softmax_twice)
-def softmax_over_items(logits, targets, valid_lens) -> Tensor:
-    real = real_of(targets, valid_lens)
-    return mean(-taken(logits.log_softmax(0), targets).masked_fill(~real, 0.0), real)
-
-
-@like(softmax_twice)
 def softmax_after_a_reshape(logits, targets, valid_lens) -> Tensor:
     batch, n, vocabulary = logits.shape
     mixed = logits.reshape(batch, vocabulary, n).mT.log_softmax(-1)

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from course_lib.checks.judge.definitions import Exercise, Returned
 from course_lib.checks.observe.probe import Array, tensor
-from course_lib.exercises.kit import Problems, call, edge, like, mistake
+from course_lib.exercises.kit import Problems, call, edge, mistake
 
 
 def rows_of(rows, dtype="int64") -> list[Array]:
@@ -88,12 +88,6 @@ def sorted_by_length(sequences, pad) -> tuple[Tensor, Tensor]:
     Which of your steps changes the order?
     """
     rows = sorted(sequences, key=len, reverse=True)
-    return padded(rows, pad), lengths_of(rows)
-
-
-@like(sorted_by_length)
-def shortest_first(sequences, pad) -> tuple[Tensor, Tensor]:
-    rows = sorted(sequences, key=len)
     return padded(rows, pad), lengths_of(rows)
 
 

@@ -76,7 +76,6 @@ def remembers_by_shape(queries, keys, values):
     return weights @ values, weights
 
 
-keys_averaged = wrong("wrong_shape")(lambda q, k, v: ((w := weights_of(q, k)) @ k, w))
 weights_detached = wrong("gradient_cut")(lambda q, k, v: ((w := weights_of(q, k)) @ v, w.detach()))
 halved = wrong("rows_do_not_sum_to_one")(lambda q, k, v: ((w := weights_of(q, k) / 2) @ v, w))
 weights_first = wrong("results_in_another_order")(lambda q, k, v: ((w := weights_of(q, k)), w @ v))

@@ -68,6 +68,11 @@ def texts_joined(logits, tokens):
     return F.cross_entropy(logits.flatten(0, 1)[:-1], tokens.flatten()[1:].long())
 
 
+@wrong("logarithm_or_exponential")
+def perplexity(logits, tokens):
+    return swapped_axes(logits, tokens).exp()
+
+
 @wrong("base_two")
 def base_two(logits, tokens):
     return swapped_axes(logits, tokens) / math.log(2)

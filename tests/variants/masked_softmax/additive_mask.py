@@ -36,7 +36,6 @@ def overwrites_the_mask(mask, dtype):
 on_the_cpu = wrong("cpu_tensor")(
     lambda mask, dtype: torch.where(mask.cpu(), torch.zeros((), dtype=dtype), -math.inf)
 )
-as_numbers = wrong("wrong_values")(lambda mask, dtype: mask.type(dtype))
 always_float32 = wrong("dtype_changed")(lambda mask, dtype: torch.where(mask, 0.0, -math.inf))
 whole_numbers = wrong("wrong_dtype_kind")(lambda mask, dtype: torch.where(mask, 0, -(10**9)))
 log_form = right(lambda mask, dtype: torch.log(mask.to(dtype)))

@@ -56,9 +56,6 @@ def of_ones(change):
 
 
 float_triangle = wrong("wrong_dtype_kind")(of_ones(lambda ones, more: ones.tril(more)))
-minus_infinity_above_the_diagonal = wrong("wrong_dtype_kind")(
-    of_ones(lambda ones, more: (ones * -torch.inf).triu(more + 1))
-)
 
 
 @faulty("top_left", "floats", "or_for_none")

@@ -61,10 +61,6 @@ def de_morgan(given):
 
 
 reduce_logical_and = right(of_given(lambda given: functools.reduce(torch.logical_and, given)))
-true_means_dropped = wrong("wrong_values")(
-    of_given(lambda given: ~functools.reduce(torch.logical_and, given))
-)
-two_of_them = wrong()(of_given(lambda given: functools.reduce(torch.logical_and, given[:2])))
 same_shape_only = wrong()(of_given(lambda given: torch.stack(given).all(0)))
 
 

@@ -19,7 +19,7 @@ def rotary_embedding(
 ) -> Float[Tensor, "*batch num_positions d"]:
     """Rotate each pair of neighboring features by an angle that grows with the position.
 
-    At position p, features 2i and 2i + 1 are a point in the plane, rotated counter-clockwise by
+    At position p, features 2i and 2i + 1 are a point in the plane, rotated counterclockwise by
     p / base^(2i / d) radians. The dot product of a rotated query and key depends only on the
     distance between their positions.
 

@@ -106,7 +106,7 @@ function fromDigits(digits, n) {
 
 // Puts a viewer on the page with `put` and returns `rest`, which sets what is lit while nothing is
 // pointed at and how many queries are written. `numbers` are the weights by head, query and key,
-// null where masked. `sides` names the two sides, and `head` is the first head to show. `pick` is
+// null where masked. `sides` names the two sides, and `head` is the head to show first. `pick` is
 // called with a key that is clicked, or on which Enter or the space bar is pressed. `help` is the
 // first line of text below the arcs.
 function viewer(figure, {

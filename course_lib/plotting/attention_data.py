@@ -28,7 +28,7 @@ _SAID = {"": "nothing", " ": "space", "\n": "line end", "\t": "tab"}
 
 
 class Tokens(NamedTuple):
-    """The names on one side, as drawn and as in sentences, where equal ones are `1st r`, ..."""
+    """The names on one side, as drawn and as used in sentences, where equal names are numbered."""
 
     shown: list[str]
     said: list[str]

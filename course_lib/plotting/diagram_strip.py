@@ -126,7 +126,7 @@ def diagram_strip(
     for one, other in OVER.get(part, ()):
         a, b = middles[one] + 4, middles[other] - 4
         drawn.append(arrow([(a, top), (a, 4), (b, 4), (b, top)], 1.2))
-        ends = [start for start in starts if a < start < b]  # where it goes on in another line
+        ends = [start for start in starts if a < start < b]  # it continues on another line
         drawn += [arrow([(end - 9, 4), (end + 1, 4)], 1.2) for end in ends]
     starts[1:] = [start + 2 for start in starts[1:]]
     lines = [(a, 0, b - a, high) for a, b in pairwise([*starts, x + 2])]

@@ -121,5 +121,5 @@ def put(words: str, page: Callable[[], str]) -> None:
 
 
 def has_front_end() -> bool:
-    """Return whether a person in a live front end runs the cell, who can move a slider."""
+    """Return whether the cell runs in a live front end, where a person can move sliders."""
     return someone_answers(current_shell())

@@ -1,7 +1,8 @@
-// What the scripts of all live figures share: their data, elements and motion.
+// Helpers that all live figures share, for data, elements and motion.
 const NS = "http://www.w3.org/2000/svg";
 
-// Calls `then` with each figure of a name that no script has taken yet, and with its data.
+// Calls `then(figure, data)` for each figure with this name that no script has handled yet, after
+// setting its colors.
 function eachLive(name, then) {
   for (const figure of document.querySelectorAll(`figure.course-figure[data-live=${name}]`)) {
     figure.removeAttribute("data-live");
@@ -25,12 +26,12 @@ function filled(element, attributes, inside) {
   return element;
 }
 
-// Whether the reader prefers that nothing moves.
+// Whether the reader prefers reduced motion.
 function still() {
   return matchMedia("(prefers-reduced-motion: reduce)").matches;
 }
 
-// Calls `then` once, when the figure is first to be seen. Returns the observer.
+// Calls `then` once, when the figure first comes into view. Returns the observer.
 function whenSeen(figure, then) {
   const watch = new IntersectionObserver((entries) => {
     if (!entries.some((entry) => entry.isIntersecting)) return;

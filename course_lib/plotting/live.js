@@ -99,7 +99,7 @@ function fillBars(list, probabilities, names) {
   }));
 }
 
-// Names as the viewer takes them: in sentences, equal ones are `1st r` and `2nd r`.
+// Returns names for the viewer. Sentences number equal names: `1st r`, `2nd r`.
 function tokens(shown) {
   const ordinals = new Intl.PluralRules("en", { type: "ordinal" });
   const ends = { one: "st", two: "nd", few: "rd", other: "th" };

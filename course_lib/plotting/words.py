@@ -45,7 +45,7 @@ def counted(count: int, one: str, many: str) -> str:
 
 
 def ordinal(count: int) -> str:
-    """Format a position from 1 on, such as `1st` or `22nd`."""
+    """Format a positive integer as an ordinal, such as `1st` or `22nd`."""
     ends = {1: "st", 2: "nd", 3: "rd"}
     return f"{count}{'th' if 10 < count % 100 < 14 else ends.get(count % 10, 'th')}"
 

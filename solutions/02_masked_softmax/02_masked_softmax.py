@@ -694,8 +694,8 @@ plotting.show(attended, key="parts of a numeral")
 #
 # </details>
 #
-# Now mask some keys. Query 0 has three equal scores and a fourth that is larger by 2.
-# Choose a mask, or add your own to `masks`. Masked cells are hatched.
+# Now mask some keys. The scores of query 0 are 0, 0, 0 and 2. Choose a mask, or add your own to
+# `masks`. Masked cells are hatched.
 
 # %% tags=["demo"]
 four = torch.tensor([[0.0, 0, 0, 2], [1, 2, 3, 4], [0, 0, 0, 0], [4, 0, -4, 0]])
@@ -723,9 +723,9 @@ assert shared[1:].equal(masked_softmax(four)[1:])
 
 # %% [markdown]
 # Mask key 3 of query 0. Each of the other three keys had a weight of $1 / (3 + e^2) = 0.10$, and now
-# has a third. The others share the weight of the masked key in proportion, so the ratios within a
-# row stay the same. Other rows do not change, because each query has its own softmax. If you mask a
-# whole row, its weights become 0, not nan.
+# has $1 / 3$. They share the masked key's weight in proportion to their own, so their ratios stay the
+# same. Other rows do not change, because each query has its own softmax. If you mask a whole row,
+# its weights become 0, not nan.
 
 # %% [markdown]
 # ### All together

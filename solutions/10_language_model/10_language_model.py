@@ -516,9 +516,9 @@ assert grown_scores["previous-token score, layer 0"] > 0.24
 #
 # </details>
 #
-# The next cell runs *your* model on a text. At first, the figure shows the head of layer 1 with the
+# The next cell runs *your* model on a text. At first, the figure shows layer 1's head with the
 # best induction score. Which letter does the last `Q` look at in this head? Then replace the text
-# with other capital letters, at most 32, and repeat some of them.
+# with up to 32 capital letters, and repeat some of them.
 
 # %% tags=["demo", "nbval-ignore-output"]
 written = "KTQBXKTQ"

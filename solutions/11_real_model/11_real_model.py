@@ -119,7 +119,7 @@ plotting.show(plotting.diagram_strip("heads", lit=lit, shapes=shapes), key="rota
 # - **Takes** `x` `(..., n, d)`, queries or keys; `offset`, the position of the first row; and `base`,
 #   10,000 by default.
 # - **Returns** a new tensor of the same shape and dtype. Features $2i$ and $2i + 1$ are the
-#   coordinates of a point. At position $p$ it is rotated counter-clockwise by
+#   coordinates of a point. At position $p$ it is rotated counterclockwise by
 #   $\alpha = p / \text{base}^{2i/d}$ radians: $(a, b)$ becomes
 #   $(a \cos \alpha - b \sin \alpha, a \sin \alpha + b \cos \alpha)$. Gradients reach `x`.
 # - **Raises** a `ValueError` if $d$ is odd.
@@ -676,11 +676,11 @@ walk = "Anna's dog is called {0}. They walk in the park every morning. Anna's do
 
 
 def num_repeated(prompt, words):
-    """Return how many of the words the model writes after a prompt that contains them."""
+    """Return how many words the model would repeat, each after its own prompt."""
     found = 0
     for word in words:
         tokens, length = ids(f"{prompt.format(word)} {word}"), ids(prompt.format(word)).shape[1]
-        # One call gives the likeliest token after each position, as in teacher forcing.
+        # One call predicts the token after each position, as in teacher forcing.
         likeliest = smol(tokens)[0, length - 1 : -1].argmax(-1)
         found += likeliest.equal(tokens[0, length:])
     return found

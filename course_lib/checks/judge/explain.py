@@ -6,10 +6,11 @@ kinds. A known mistake shows where the answer has the record of a wrong answer t
 cause where all differences have this cause, and a mistake of any exercise where the answer has the
 correct result, changed by it.
 
-A mistake is named if it shows in most of the problems that fail, or in half of them including the
-plainest, and has no consequence where the answer is correct. The other problems may fail because of
-a second flaw. A cause must show in the plainest. If several mistakes are left, the one that shows
-in the most problems is named, then one that shows in the plainest, or the first in the order above.
+A mistake is named if it has no consequence where the answer is correct, and shows in more than half
+of the problems that fail, or in exactly half if the plainest is among them. The other problems may
+fail because of a second flaw. A cause must also show in the plainest. If several mistakes are left,
+the one that shows in the most problems is named. Ties go to one that shows in the plainest problem,
+and then to the first in the order above.
 """
 
 import functools
@@ -101,7 +102,7 @@ class _Naming:
         return Explanation(mistake, shown, len(self.failing), self.says_little, **more)
 
     def extent(self, shown: Shown) -> int:
-        """Count the problems that show a mistake twice, and the plainest once more."""
+        """Count 2 for each problem that shows the mistake, and 1 more if the plainest does."""
         return 2 * len(shown) + (self.failing[0] in shown)
 
     def explained_by_known(self, mistake: Mistake, replayed: Outcomes) -> Explanation | None:
@@ -160,7 +161,7 @@ class _Naming:
             for cause in about:
                 if isinstance(cause, Cause) and all(isinstance(one, Cause) for one in about):
                     of.setdefault(cause.name or cause.id, {})[name] = cause
-        # An error that the plainest problem does not raise follows from something else.
+        # A cause that is absent from the plainest problem follows from another flaw.
         for causes in (each for each in of.values() if self.failing[0] in each):
             shown = {name: frozenset(self.found[name]) for name in causes}
             yield _named(next(iter(causes.values()))), shown.get

@@ -41,9 +41,9 @@ def _of_items(result) -> torch.Tensor:
 
 
 def _finite(result) -> Any:
-    """Return finite results. A function of infinite ones can fit by chance."""
+    """Return the result, or raise ValueError for NaN or inf, which can match by chance."""
     if not torch.as_tensor(result).isfinite().all():
-        raise ValueError("there are infinite numbers")
+        raise ValueError("the result is not finite")
     return result
 
 
@@ -107,7 +107,7 @@ def general_mistakes(exercise: Exercise) -> tuple[Mistake, ...]:
             "Does a step such as `squeeze()` remove more axes than the one you mean?",
         ),
         of("numbers", "root_of_the_result", lambda result: _finite(result) ** 0.5)(
-            "Your numbers are the square roots of the right ones.",
+            "Your numbers are the square roots of the correct ones.",
             "Which step takes a root (`sqrt`, `norm`, `cdist`)?",
         ),
         of(
@@ -116,15 +116,15 @@ def general_mistakes(exercise: Exercise) -> tuple[Mistake, ...]:
             lambda result: _finite(result).log(),
             lambda result: _finite(result).exp(),
         )(
-            "Your numbers are the logarithms or the exponentials of the right ones.",
-            "Which of your steps is not in the formula?",
+            "Your numbers are the logarithms or the exponentials of the correct ones.",
+            "Which `exp` or `log` must you add or remove?",
         ),
         of("numbers", "base_two", lambda result: result / np.log(2))(
             "Your logarithm has base 2 instead of e; otherwise your numbers are right.",
             "Which step sets the base?",
         ),
         of("numbers", "softmax_of_the_result", lambda result: result.softmax(-1))(
-            "Your numbers are the softmax of the right ones.",
+            "Your numbers are the softmax of the correct ones.",
             "Which of your steps is not in the formula?",
         ),
         of(
@@ -167,7 +167,8 @@ def general_mistakes(exercise: Exercise) -> tuple[Mistake, ...]:
 def are_related(holds: Callable, returns: Sequence[Returned], wrong: Violation) -> bool | None:
     """Return whether a relation holds for each wrong result, or gradient if these are wrong.
 
-    None means that no number is wrong, or that any numbers would fit, as a single number does.
+    None means that no number is wrong, or that the relation would fit any numbers, for example if
+    there is only one.
     """
     seen, expected, fits = wrong.seen, wrong.expected, set()
     parts = named_parts(returns, expected.outputs, seen.outputs) if seen.outputs else []

@@ -89,7 +89,8 @@ def apply_function_twice(target, probe, args, kwargs):
 def between_calls(target, probe, args, kwargs):
     """Call the target once, between calls on other numbers of the same shapes.
 
-    They are not only in another order, which could look like a mistake in an index.
+    Floating-point tensors get new values, because reordered ones could look like an indexing
+    mistake.
     """
     others, named = _complements(_flipped(args)), _complements(_flipped(kwargs))
     target(*others.values(), **named)
@@ -125,7 +126,7 @@ def _flipped(given):
 
 
 def _complements(given):
-    """Return 1 - v for each floating tensor v."""
+    """Replace each floating-point tensor v with 1 - v."""
     floating = (n for n, v in given.items() if torch.is_tensor(v) and v.is_floating_point())
     return given | {n: 1 - given[n] for n in floating}
 

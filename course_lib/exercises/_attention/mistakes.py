@@ -227,8 +227,8 @@ class LengthsIgnored(Softmax):
 
 @mistake
 class LengthsOfTheQueries(Softmax):
-    """You apply the lengths to the queries, the rows of the scores, alone or in addition to the
-    keys. The lengths count an item's keys.
+    """You apply the lengths to the queries (the rows of the scores), instead of or in addition to
+    the keys. The lengths count an item's keys.
 
     What does each number in `valid_lens` count: queries or keys, and of which item?
     """

@@ -107,8 +107,8 @@ def tanh_of_the_weighted(queries, keys, w_q, w_k, w_v) -> Tensor:
 
 @mistake
 def multiplied(queries, keys, w_q, w_k, w_v) -> Tensor:
-    """You multiply the projections of query and key entry by entry, or subtract one from the other,
-    instead of adding them.
+    """You multiply the projections of query and key, or their tanhs, entry by entry, or you
+    subtract one from the other, instead of adding the projections.
 
     What does the formula do with w_q q_i and w_k k_j?
     """

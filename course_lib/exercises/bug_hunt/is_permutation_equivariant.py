@@ -57,10 +57,10 @@ def output_rolled_back(fn, x) -> bool:
 
 @mistake
 def only_reversed(fn, x) -> bool:
-    """You only reverse or only rotate the positions. A function that depends on distances between
-    positions can pass your test, although it is not equivariant.
+    """You only reverse or only rotate the positions. Both keep neighbors together in a circle, so a
+    function that combines such neighbors can pass your test, although it is not equivariant.
 
-    Which permutation changes distances?
+    Which permutation separates neighbors?
     """
     return same(fn(x.flip(1)), fn(x).flip(1))
 

@@ -133,8 +133,8 @@ for more in (1e-6, 1e-8, 1e-10):
 
 @mistake
 def single_point_nan(inputs, targets, bandwidth) -> Tensor:
-    """Where there are no other points to average, your prediction is not 0, but NaN or the target
-    of the point itself.
+    """Where there are no other points to average, your prediction is NaN or the point's own target
+    instead of 0.
 
     What should be predicted where nothing is left to average?
     """
@@ -152,7 +152,7 @@ def single_point_repeated(inputs, targets, bandwidth) -> Tensor:
 def over_another_axis(inputs, targets, bandwidth) -> Tensor:
     """Your softmax runs over the wrong axis, so the weights of a prediction need not sum to 1.
 
-    Which axis of your scores holds the points that are averaged?
+    Which axis of your scores holds the points whose targets are averaged?
     """
     scores = scores_of(inputs, bandwidth).masked_fill(diagonal(inputs), -math.inf)
     return softmax(scores).mT @ targets

@@ -77,9 +77,9 @@ def square_of_the_sum(queries, keys) -> Tensor:
 
 @mistake
 def another_term(queries, keys, of=lambda q2, k2, qk: q2 + k2 + 2 * qk) -> Tensor:
-    """One of the terms of |q|^2 + |k|^2 - 2 q . k is missing, or has another sign or factor.
+    """At least one term of |q|^2 + |k|^2 - 2 q . k is missing or has the wrong sign or factor.
 
-    Multiply out |q - k|^2. Which terms do you get, with which factors?
+    Multiply out |q - k|^2. Which terms do you get, and what is the factor of each?
     """
     return of(queries.square().sum(-1)[:, None], keys.square().sum(-1), queries @ keys.mT)
 
@@ -97,7 +97,7 @@ for of in (
 def over_the_keys(queries, keys) -> Tensor:
     """You add up the squares over the keys. The sum must run over the features.
 
-    Which axis of (n, m, d) is left out of the result (n, m)?
+    Which axis of (n, m, d) is missing from the result (n, m)?
     """
     return (queries[:, None] - keys[None]).square().sum(1)
 

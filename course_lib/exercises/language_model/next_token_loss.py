@@ -76,10 +76,10 @@ def last_position_counted(logits, tokens) -> Tensor:
 
 @mistake
 def predictions_left_out(logits, tokens) -> Tensor:
-    """You leave out predictions, such as those of token 0, the first of each text, or all but the
-    last. Every token after the first of its text counts, and 0 is a token like the others.
+    """You leave out some predictions: those of token 0, the first one of each text, or all but the
+    last one. Every token after the first is a target, and 0 is an ordinary token.
 
-    How many predictions are in your mean, and how many are tested by a text of n tokens?
+    How many predictions does a text of n tokens test, and how many does your mean include?
     """
     wanted = tokens[:, 1:].flatten().long()
     return F.cross_entropy(logits[:, :-1].flatten(0, 1), wanted, ignore_index=0)

@@ -78,7 +78,7 @@ def fill_of_bert(mask, dtype) -> Tensor:
 
 @mistake
 def ones_kept(mask, dtype) -> Tensor:
-    """A kept key gets 1, or another number than 0.
+    """A kept key gets 1 or another nonzero number.
 
     Which number can you add to a score without changing it?
     """

@@ -46,8 +46,8 @@ def before(num_queries, num_keys) -> int:
 
 @mistake
 def top_left_aligned(num_queries, num_keys=None, *, device=None) -> Tensor:
-    """Where n and m differ, or only where n > m, your mask aligns the first query with the first
-    key. The last query must be aligned with the last key.
+    """If n and m differ, or only if n > m, your mask aligns the first query with the first key. It
+    must align the last query with the last key.
 
     Which keys must the last query see, whatever n and m are?
     """
@@ -128,10 +128,10 @@ def zero_taken_for_none(num_queries, num_keys=None, *, device=None) -> Tensor:
 
 @mistake
 def added_to_scores(num_queries, num_keys=None, *, device=None) -> Tensor:
-    """You return numbers that are added to scores, such as 0 for an allowed key and -inf for
-    another. The mask must hold True or False.
+    """You return numbers to add to the scores, such as 0 for an allowed key and -inf for a
+    forbidden one. The mask must contain True and False.
 
-    Which comparison or type gives you True where your number is 0?
+    Which comparison is True exactly where your numbers are 0?
     """
     kept = ones(num_queries, num_keys, device).tril(before(num_queries, num_keys))
     return torch.zeros(kept.shape, device=device).masked_fill(~kept, -torch.inf)

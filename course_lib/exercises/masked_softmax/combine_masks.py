@@ -41,8 +41,8 @@ def combined(masks, step) -> Tensor | None:
 
 @mistake
 def or_instead_of_and(*masks) -> Tensor | None:
-    """You do not combine the masks with "and", but with "or" or "exclusive or". A key must be
-    allowed by all of them.
+    """You combine the masks with "or" or "exclusive or" instead of "and". All masks must allow a
+    key.
 
     A padded key in the past: the causal mask allows it, the padding mask does not. May a query
     attend to it?
@@ -57,9 +57,10 @@ def exclusive_or(*masks) -> Tensor | None:
 
 @mistake
 def inverted(*masks) -> Tensor | None:
-    """The masks or the result are inverted. In all of them, True means that a key is allowed.
+    """You invert the masks or the result. In the masks and in the result, True means that a key is
+    allowed.
 
-    Which step of your code swaps True and False, and does another one swap them back?
+    Which step of your code swaps True and False without being undone?
     """
     allowed = combined(masks, torch.logical_and)
     return None if allowed is None else ~allowed
@@ -72,10 +73,10 @@ def each_inverted(*masks) -> Tensor | None:
 
 @mistake
 def masks_left_out(*masks) -> Tensor | None:
-    """You use only some of the masks, such as the first two or the last one. A key must be allowed
-    by each of them.
+    """You use only some of the masks, such as the first two or the last one. Every mask must allow
+    a key.
 
-    How does your code treat a third mask, and how the first one?
+    What does your code do with the first mask, and with the third?
     """
     given = [mask for mask in masks if mask is not None]
     return combined(given[:2], torch.logical_and)

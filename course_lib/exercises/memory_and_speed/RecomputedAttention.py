@@ -116,7 +116,7 @@ class RowSumAdded(Recomputed):
 @mistake
 class OtherWeights(Recomputed):
     """Your `backward` does not compute the weights of `forward` again: it does not scale the
-    scores, or it subtracts another number than the log sum exp of all keys.
+    scores, or it subtracts a number other than the log-sum-exp over all keys.
 
     Which number turns exp(score) into a weight that is at most 1?
     """

@@ -97,7 +97,7 @@ def diagonal_only(queries, keys, values, grad_outputs) -> Gradients:
 
 @mistake
 def root_forgotten(queries, keys, values, grad_outputs, for_queries=1, for_keys=1) -> Gradients:
-    """The gradients of queries or keys, or both, have another factor than 1/sqrt(d), such as 1.
+    """The gradients of the queries, the keys or both have a factor other than 1/sqrt(d), such as 1.
 
     The scores are Q K^T / sqrt(d): what is their derivative with respect to Q and K?
     """
@@ -164,8 +164,8 @@ def over_queries(queries, keys, values, grad_outputs) -> Gradients:
 def row_sum_of_something_else(
     queries, keys, values, grad_outputs, of=lambda w, grad: w * (grad - grad.sum(-1, True))
 ) -> Gradients:
-    """You combine W and dW, but not as W * (dW - sum(W * dW)) over each row: the first factor W is
-    missing, or you have another sum, a mean, another axis, or the opposite sign.
+    """The gradient of the scores is W * (dW - sum(W * dW)), with a sum over each row. You leave out
+    the first W, or you have another sum, a factor, a mean, another axis or the opposite sign.
 
     What is the derivative of a weight in its own score, and in another score of its row?
     """

@@ -28,7 +28,7 @@ _LIMIT = {"peak": 65_000}  # the scores take at least 76,800 bytes, and those of
 def problems(rng) -> Problems:
     without_a_block = np.ones((5, 7), dtype=bool)
     without_a_block[1, 3:6] = False
-    yield "The results are softmax(Q K^T / sqrt(d)) V and the log sum exp of each query."
+    yield "The results are softmax(Q K^T / sqrt(d)) V and the log-sum-exp of each query."
     yield call([tensor(data) for data in BY_HAND], 2)
     yield "There may be any number of leading axes."
     yield call(drawn(rng, 4, 8, 5, 6, 2, 3), 7)
@@ -69,7 +69,7 @@ def edges(rng) -> Problems:
     ]
     yield "A query whose first blocks are entirely masked must begin with the next one."
     yield edge(drawn(rng, 4, 7, 3, 2), 3, late)
-    yield "A query with no allowed key must get zeros and a log sum exp of -inf."
+    yield "A query with no allowed key must get zeros and a log-sum-exp of -inf."
     yield edge(drawn(rng, 3, 8, 1, 4, 2), 8, empty)
     yield "A mask (n, 1) with one column stands for all keys, in every block."
     yield edge(drawn(rng, 3, 7, 2, 3), 3, np.array([[True], [False], [True]]))
@@ -162,9 +162,9 @@ class EmptyRow(Blocked):
 
 @mistake
 class MaximumForLogsumexp(Blocked):
-    """You return the maximum of the scores instead of their log sum exp.
+    """You return the maximum of the scores instead of their log-sum-exp.
 
-    The log sum exp is the maximum plus what?
+    The log-sum-exp is the maximum plus what?
     """
 
     def end(self, maxima, totals) -> Tensor:

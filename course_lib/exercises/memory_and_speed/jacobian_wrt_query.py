@@ -54,8 +54,8 @@ def divided_by_d(query, keys) -> Tensor:
 
 @mistake
 def second_moment(query, keys) -> Tensor:
-    """This is not the whole covariance of the keys: you do not subtract the mean, or you even add
-    it, or you keep only the variances on the diagonal.
+    """This is not the whole covariance of the keys. You do not subtract the mean, you add it, or
+    you keep only the variances on the diagonal.
 
     A covariance measures how far the keys lie from which point?
     """
@@ -124,9 +124,9 @@ def sample_covariance(query, keys) -> Tensor:
 
 @mistake
 def of_the_sum(query, keys) -> Tensor:
-    """You return another derivative, such as that of the weights or of the sum of the outputs.
+    """You return a different derivative, such as that of the weights or of the sum of the outputs.
 
-    What is differentiated with respect to what, and how many numbers are there of each?
+    Each entry is the derivative of which number with respect to which other?
     """
     weights = scaled(query, keys).softmax(0)
     return covariance(weights, keys, math.sqrt(len(query))).sum(0)

@@ -46,9 +46,9 @@ def interleaved(x) -> Tensor:
 
 @mistake
 def heads_added(x) -> Tensor:
-    """You add or average the heads. Their features must stay side by side.
+    """You add or average the heads. Concatenate their features instead.
 
-    How many features does a position have in all heads together?
+    How many features does a position have across all heads?
     """
     return x.sum(1)
 

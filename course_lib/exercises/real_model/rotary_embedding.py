@@ -15,7 +15,7 @@ def problems(rng) -> Problems:
     def draw(*shape) -> np.ndarray:
         return rng.normal(0, 1.3, shape)
 
-    yield "Features 2i and 2i + 1 at position p must turn by p / base^(2i/d), counter-clockwise."
+    yield "Features 2i and 2i + 1 at position p must turn by p / base^(2i/d), counterclockwise."
     yield call([[1.0, 0.0, 0.0, 2.0]] * 2)
     yield "Positions must be counted along the second-to-last axis, whatever the leading axes."
     yield call(draw(2, 3, 5, 4))
@@ -110,10 +110,10 @@ def halves_by_angles_of_neighbors(x, offset=0, base=10000.0) -> Tensor:
 def clockwise(
     x, offset=0, base=10000.0, turn=lambda a, b, c, s: (a * c + b * s, b * c - a * s)
 ) -> Tensor:
-    """You do not rotate the pairs counter-clockwise. A sign is wrong, or the sine and the cosine or
-    the two features of a pair are exchanged.
+    """You do not rotate the pairs counterclockwise. A sign is wrong, you swap sine and cosine, or
+    you swap the two features of a pair.
 
-    Where does (1, 0) go in a quarter turn, counter-clockwise?
+    Where does (1, 0) go in a quarter turn, counterclockwise?
     """
     angles = angles_of(x, offset, base)
     return interleaved(*turn(*pairs(x), angles.cos(), angles.sin())).to(x.dtype)

@@ -118,9 +118,9 @@ def plain_logits(model, source, valid_lens, target, position) -> Tensor:
 
 @mistake
 def ratio(model, source, valid_lens, target, position) -> Tensor:
-    """You divide one log-probability by the other instead of subtracting it.
+    """You divide one log-probability by the other instead of subtracting one from the other.
 
-    With which operation on log-probabilities do you compare two probabilities?
+    Which operation on log-probabilities corresponds to dividing the probabilities?
     """
     given = model, source, valid_lens, shifted(model, target), target, log_softmax
     return chosen(*given, mask=~at(source, position)) / chosen(*given)

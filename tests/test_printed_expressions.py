@@ -34,11 +34,16 @@ CODE_IN_TEXT = re.compile(r"```\w*\n(.*?)```|`([^`\n]+)`", re.DOTALL)
 NOT_A_VALUE = (ast.Name, ast.Slice, ast.Starred, ast.JoinedStr, ast.FormattedValue)
 MOST_NAMES = 4  # in an expression whose names are replaced by parameters
 CPU_SECONDS = 0.5  # for one expression
-importlib.import_module("torch._dynamo")  # the limit must not interrupt this import by an optimizer
 FUNCTIONS = [name for name, exercise in exercises().items() if not exercise.is_class]
 HARD = [name for name, one in exercises().items() if one.difficulty == 3 or one.minutes >= 20]
 RUN = 6  # consecutive tokens; two texts rarely share so many by chance
 MOST = 0.1  # share of a solution's runs, since a statement names the functions to call
+
+
+@pytest.fixture(scope="module", autouse=True)
+def imported_before():
+    """Import what optimizers import, because the limit must not interrupt that."""
+    importlib.import_module("torch._dynamo")
 
 
 def cells_above(name: str) -> list[nbformat.NotebookNode]:

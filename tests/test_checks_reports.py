@@ -224,6 +224,15 @@ def test_a_report_says_nothing_false_of_answers_that_no_known_mistake_explains(
     assert report.mistake is None and said in text and unsaid not in text, text
 
 
+def test_weights_are_not_described_where_results_have_wrong_shapes():
+    def swapped_and_scaled(queries, keys, values):
+        weights = torch.softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), -1)
+        return weights, weights @ values
+
+    text = str(grade("attention_pooling", swapped_and_scaled, seed="a"))
+    assert "In which order" in text and "sum to" not in text, text
+
+
 def cost_of_tensors(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
     pairs = torch.tensor(batch * num_queries * num_keys)
     return {"flops": 2 * pairs * (d + d_v), "score_bytes": pairs * bytes_per_element}

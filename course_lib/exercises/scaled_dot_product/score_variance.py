@@ -13,7 +13,7 @@ from course_lib.exercises.kit import Problems, call, like, mistake
 
 # The relative standard deviation of a sample variance of N products is sqrt((2 + 6 / d) / N): the
 # excess kurtosis of q . k is 6 / d. A correct answer leaves these bounds with a probability below
-# 1e-6: 7 deviations for values, `SCATTER` for the deviation over 60 seeds, known to 10%.
+# 1e-6: 7 deviations for values, `SCATTER` for the deviation over 60 calls, known to 10%.
 DEVIATIONS = 7.0
 SCATTER = (0.55, 1.6)
 EXACT = 1e-8
@@ -58,16 +58,17 @@ def scatter(probe, expected, recorded) -> Problem | None:
         return None
     if ratio < 1e-6:
         return Cause(
-            "same_for_every_seed",
-            "Your result is the same for 60 seeds of `generator`, so it does not depend on the "
-            "seed.",
+            "same_in_every_call",
+            "Your result is the same in 60 calls with the same `generator`, so your numbers are "
+            "not drawn from it.",
             "Which generator do your random numbers come from, and does your code seed it?",
         )
     return Problem(
         "wrong_number_of_pairs",
-        f"{probe.says} Over 60 seeds, the standard deviation of your estimates, divided by their "
+        f"{probe.says} Over 60 calls, the standard deviation of your estimates, divided by their "
         f"mean, is {ratio:.1f} times what this gives.",
-        "How many pairs do you draw, and does each query meet its own key?",
+        "Do you draw `num_samples` pairs, does each query meet only its own key, and do you return "
+        "their variance?",
     )
 
 

@@ -44,6 +44,12 @@ def forgets_the_generator(d, num_samples, scaled, generator):
     return (s.var() / (d if scaled else 1)).item()
 
 
+@wrong("same_in_every_call")
+def copies_the_seed_of_the_generator(d, num_samples, scaled, generator):
+    copied = torch.Generator().manual_seed(generator.initial_seed())
+    return product_sum(d, num_samples, scaled, copied)
+
+
 theory = wrong("not_an_estimate")(
     lambda d, num_samples, scaled, generator: 1.0 if scaled else float(d)
 )

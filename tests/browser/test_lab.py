@@ -381,15 +381,17 @@ def test_figures_are_still_without_trust_and_alive_in_a_kernel(course, address, 
     assert still.evaluate("async e => (await e.decode(), e.naturalWidth)") > 100
     assert page.locator("figure.course-figure svg").count() == 0
     lab.choose("Run", "Run All Cells")
-    shown = lab.cell("def draw_mask")
+    shown = lab.cell("def draw_mask(")
     slider = lab.look_at(shown.get_by_role("slider").first)
     before = shown.get_by_role("img").last.get_attribute("aria-label")
     slider.focus()
     page.keyboard.press("ArrowRight")
     wait_until(lambda: shown.get_by_role("img").last.get_attribute("aria-label") != before)
-    clicked = lab.look_at(page.get_by_role("button", name="query 0 may attend to key 3"))
-    clicked.click()
-    assert clicked.get_attribute("aria-pressed") == "false"
+    shown = lab.cell("def draw_masked(")
+    menu = lab.look_at(shown.get_by_role("combobox"))
+    menu.select_option("key 3 of query 0")
+    masked = shown.get_by_role("img", name="query 0 weighs keys 0-2 alike, 0.33 each")
+    lab.look_at(masked)
 
 
 def test_an_instructor_grades_a_written_answer_and_renews_the_feedback(course, address, page):

@@ -58,7 +58,7 @@ def test_correct_answers_pass_with_every_seed_also_with_float32_inside(name, mon
     [
         ("blocked_attention", "empty_row"),
         ("EncoderBlock", "no_relu (3)"),
-        ("LanguageModel", "GeluByTanh"),
+        ("LanguageModel", "gelu_by_tanh"),
     ],
 )
 def test_the_points_of_a_wrong_answer_do_not_depend_on_the_seed(exercise, name):

@@ -66,6 +66,11 @@ def other_axis_summed(a, b) -> Tensor:
 
 
 @like(other_axis_summed)
+def rows_summed(a, b) -> Tensor:
+    return (a[..., :, :, None] * b[..., None, :, :]).sum(-3)
+
+
+@like(other_axis_summed)
 def nothing_summed(a, b) -> Tensor:
     return a[..., :, :, None] * b[..., None, :, :]
 

@@ -86,6 +86,20 @@ def any_item(module, queries, keys, values, valid_lens) -> bool:
 
 
 @mistake
+def copies_of_one_item(module, queries, keys, values, valid_lens) -> bool:
+    """You call the module with a batch of copies of one item instead of that item alone. A module
+    that is wrong in any batch of several items may pass.
+
+    How many items should the batch of the second call have?
+    """
+    given = queries, keys, values, valid_lens
+    together = module(*given)
+    copies = ([x[b].expand_as(x).contiguous() for x in given] for b in range(len(queries)))
+    found = [same(module(*copy)[0], together[b]) for b, copy in enumerate(copies)]
+    return all(found)
+
+
+@mistake
 def all_lengths(module, queries, keys, values, valid_lens) -> bool:
     """You call the module with a single item and the lengths of all items.
 

@@ -86,6 +86,22 @@ def one_cut_only(fn, x) -> bool:
 
 
 @mistake
+def first_output_only(fn, x) -> bool:
+    """You compare only the first output, so you miss later outputs that look ahead.
+
+    Which outputs must stay the same if only position 3 changes?
+    """
+    cuts = range(1, x.shape[1])
+    return all(same(fn(from_t_on(x, t))[:, :1], fn(x)[:, :1]) for t in cuts)
+
+
+@like(first_output_only)
+def first_output_of_each_prefix(fn, x) -> bool:
+    cuts = range(1, x.shape[1])
+    return all(same(fn(x[:, :t])[:, :1], fn(x)[:, :1]) for t in cuts)
+
+
+@mistake
 def zeros_for_the_future(fn, x) -> bool:
     """You put zeros in place of the later positions. If these are zeros in `x` already, nothing
     changes.

@@ -91,6 +91,23 @@ def neighbors_kept(module, queries, keys, values) -> bool:
 
 
 @mistake
+def neighbors_swapped(module, queries, keys, values) -> bool:
+    """You only swap two neighboring keys at a time. All other pairs of keys stay in their order, so
+    a module that depends on the order of keys 0 and 2 may pass.
+
+    Which of your orders puts key 2 before key 0?
+    """
+
+    def swapped(i) -> bool:
+        def order(count) -> list[int]:
+            return [*range(i), i + 1, i, *range(i + 2, count)]
+
+        return permuted(module, queries, keys, values, order, order)
+
+    return all(swapped(i) for i in range(keys.shape[1] - 1))
+
+
+@mistake
 def values_left(module, queries, keys, values) -> bool:
     """You order keys and values differently, so even a sound module may give other outputs.
 

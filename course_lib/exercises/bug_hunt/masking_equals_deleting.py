@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 
 from course_lib.checks.judge.definitions import Exercise
 from course_lib.checks.observe.probe import tensor
@@ -68,6 +69,18 @@ def lengths_given_again(module, queries, keys, values, valid_lens) -> bool:
     """
     items = range(len(queries))
     return all(deleted(module, queries, keys, values, valid_lens, items, lens_again=True))
+
+
+@mistake
+def zeroed_for_deleted(module, queries, keys, values, valid_lens) -> bool:
+    """You set the padded keys and values to 0 instead of deleting them. They still get weight, so
+    your test rejects even a sound module.
+
+    Which weight does the softmax give to a score of 0?
+    """
+    real = (torch.arange(keys.shape[1]) < valid_lens[:, None])[..., None]
+    zeroed = module(queries, keys * real, values * real)
+    return same(module(queries, keys, values, valid_lens), zeroed)
 
 
 @mistake

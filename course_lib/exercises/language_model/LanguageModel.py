@@ -1,5 +1,6 @@
 """`LanguageModel`: tokens, positions, blocks and logits, judged with injected weights."""
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -258,6 +259,16 @@ class Relu(Right):
     """
 
     between = nn.ReLU
+
+
+@mistake
+class GeluByTanh(Right):
+    """Your feed-forward networks use the tanh approximation of GELU instead of GELU itself.
+
+    Which formula does `nn.GELU` use by default, and which with `approximate="tanh"`?
+    """
+
+    between = functools.partial(nn.GELU, approximate="tanh")
 
 
 @mistake

@@ -166,6 +166,28 @@ def weights_zeroed(model, layer, head) -> Iterator[None]:
 
 @mistake
 @contextlib.contextmanager
+def detached(model, layer, head) -> Iterator[None]:
+    """Your hook detaches the features that `W_o` reads, so no gradient passes through `W_o` to the
+    other heads.
+
+    Which method copies a tensor and keeps its graph?
+    """
+
+    def hook(module, inputs) -> torch.Tensor:
+        x = inputs[0].detach().clone()
+        x[..., block_of(part, head)] = 0.0
+        return x
+
+    part = part_of(model, layer)
+    handle = part.W_o.register_forward_pre_hook(hook)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@mistake
+@contextlib.contextmanager
 def output_zeroed(model, layer, head) -> Iterator[None]:
     """You zero features of the output of `W_o`, which mixes all heads. A head's own output is a
     block of the features that `W_o` reads.

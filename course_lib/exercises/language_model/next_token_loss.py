@@ -67,11 +67,17 @@ def shifted_the_other_way(logits, tokens) -> Tensor:
 
 @mistake
 def last_position_counted(logits, tokens) -> Tensor:
-    """You also count the last position, with the first token as its target.
+    """You also count the last position of a text. Its target in your code is the first token of the
+    same text, or of the next one if you join the texts before you shift.
 
     How many predictions does a text of n tokens test?
     """
     return of_each(logits, tokens.roll(-1, 1)).mean()
+
+
+@like(last_position_counted)
+def texts_joined_first(logits, tokens) -> Tensor:
+    return of_each(logits.flatten(0, 1)[:-1], tokens.flatten()[1:]).mean()
 
 
 @mistake

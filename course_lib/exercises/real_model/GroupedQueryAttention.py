@@ -215,7 +215,7 @@ class EmptyCacheSkipped(Grouped):
 @mistake
 class OffsetIgnored(Grouped):
     """With a cache, the queries or the keys or both do not continue the positions in the cache:
-    your rotation begins at position 0 again in each call.
+    each call rotates from position 0 again, or from a position that the module counts itself.
 
     Which position does the first row of `x` have if the cache already holds five?
     """
@@ -234,6 +234,16 @@ class OffsetOfKeysIgnored(Grouped):
 class OffsetOfQueriesIgnored(Grouped):
     def place(self, cache, n) -> tuple[int, int]:
         return 0, (0 if cache is None else len(cache))
+
+
+@like(OffsetIgnored)
+class PositionsCountedByTheModule(Grouped):
+    seen = 0
+
+    def place(self, cache, n) -> tuple[int, int]:
+        before = 0 if cache is None else self.seen
+        self.seen = before + n
+        return before, before
 
 
 @mistake

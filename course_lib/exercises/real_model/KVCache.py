@@ -100,13 +100,22 @@ class OnlyNewReturned(Cache):
 
 @mistake
 class NewFirst(Cache):
-    """You put the new positions before the old ones.
+    """You put the new positions of the keys, the values or both before the old ones.
 
     Which of the two tensors comes first in your `torch.cat`?
     """
 
     def join(self, old, new) -> Tensor:
         return torch.cat([new, old], dim=2)
+
+
+@like(NewFirst)
+class NewValuesFirst(Cache):
+    def append(self, keys, values) -> tuple[Tensor, Tensor]:
+        old = self.values
+        super().append(keys, values)
+        self.values = values if old is None else torch.cat([values, old], dim=2)
+        return self.found()
 
 
 @mistake
@@ -152,13 +161,24 @@ class NumberOfGroups(Cache):
 
 @mistake
 class CallsCounted(Cache):
-    """`len(cache)` counts the calls of `append` instead of the positions.
+    """`len(cache)` counts the calls of `append`, or only the positions of the last call. It must
+    count the positions of all calls.
 
-    By how much does a prompt of four tokens make the cache longer?
+    How long is the cache after a prompt of four tokens and one more token?
     """
 
     def length(self) -> int:
         return self.calls
+
+
+@like(CallsCounted)
+class LengthOfTheLastCall(Cache):
+    def append(self, keys, values) -> tuple[Tensor, Tensor]:
+        self.added = keys.shape[2]
+        return super().append(keys, values)
+
+    def length(self) -> int:
+        return self.added
 
 
 @mistake

@@ -179,13 +179,39 @@ def last_position(model, source, valid_lens, target, position) -> Tensor:
 
 @mistake
 def target_read(model, source, valid_lens, target, position) -> Tensor:
-    """Your decoder reads the target unshifted: at each position it reads the word that it has to
-    predict.
+    """Your decoder reads the target unshifted, so at each position it reads the word that it has to
+    predict, or it first reads a constant id instead of `model.start`.
 
-    Which exercise turned the targets into the decoder's inputs?
+    Which ids must the decoder read for a target of three words?
     """
     given = model, source, valid_lens, target, target, log_softmax
     return chosen(*given, mask=~at(source, position)) - chosen(*given)
+
+
+def starting_with(start) -> Any:
+    def answer(model, source, valid_lens, target, position) -> Tensor:
+        inputs = torch.cat([target.new_full((1, 1), start), target[:, :-1]], dim=1)
+        given = model, source, valid_lens, inputs[:, : target.shape[1]], target, log_softmax
+        return chosen(*given, mask=~at(source, position)) - chosen(*given)
+
+    return answer
+
+
+like(target_read)(starting_with(0))
+like(target_read)(starting_with(1))
+
+
+@mistake
+def token_replaced(model, source, valid_lens, target, position) -> Tensor:
+    """You replace the token at `position` with another one instead of masking the position, so the
+    model still attends to it.
+
+    Which argument of the model excludes a position of the source?
+    """
+    other = source.clone()
+    other[:, position] = 0
+    given = valid_lens, shifted(model, target), target, log_softmax
+    return chosen(model, other, *given) - chosen(model, source, *given)
 
 
 EXERCISE = Exercise(

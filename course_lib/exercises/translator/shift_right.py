@@ -55,6 +55,13 @@ def last_in_front(targets, start) -> Tensor:
     return targets.roll(1, 1)
 
 
+@like(last_in_front)
+def start_at_the_end(targets, start) -> Tensor:
+    rolled = targets.roll(1, 1)
+    rolled[:, -1] = start
+    return rolled
+
+
 @mistake
 def last_kept(targets, start) -> Tensor:
     """Your result has one column too many. The last target need not be read, because nothing comes

@@ -124,13 +124,3 @@ def not_more_than(module, queries, keys, values):
     order = torch.tensor([*range(1, keys.shape[1], 2), *range(0, keys.shape[1], 2)])
     moved = module(queries, keys[:, order], values[:, order])
     return not bool(((moved - module(queries, keys, values)).abs() > 1e-5).any())
-
-
-@wrong("accepts_reversed_by_third")
-def neighbors_swapped(module, queries, keys, values):
-    outputs, m = module(queries, keys, values), keys.shape[1]
-    for j in range(m - 1):
-        order = [*range(j), j + 1, j, *range(j + 2, m)]
-        if not _close(module(queries, keys[:, order], values[:, order]), outputs):
-            return False
-    return True

@@ -163,7 +163,6 @@ FromPositionOne = but(
     place=lambda self, x, tokens: x + self.positions.roll(-1, 0)[: tokens.shape[1]]
 )
 NoActivation = but(change=gelu_replaced(nn.Identity()))
-GeluByTanh = but(change=gelu_replaced(nn.GELU(approximate="tanh")))
 WithDropout = but(change=gelu_replaced(nn.Sequential(nn.GELU(), nn.Dropout(0.2))))
 Probabilities = but(
     "softmax_of_the_result", finish=lambda self, x: self.to_logits(self.norm(x)).softmax(dim=-1)

@@ -47,7 +47,7 @@ SHORTER = {  # what takes long without a real GPU
     "for _ in range(150):": "for _ in range(3):",
     "4, 64) for _ in range(3)]": "4, 64) for _ in range(1)]",
     "max_len=12)": "max_len=4)",
-    "prompt.format(word), 8": "prompt.format(word), 2",
+    "for word in words:\n        tokens": "for word in words[:2]:\n        tokens",
     "in capitals.items()": "in [*capitals.items()][:2]",
     'is", 12, cache=': 'is", 3, cache=',
     "repeats=5": "repeats=1",

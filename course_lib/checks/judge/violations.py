@@ -103,9 +103,14 @@ def find_violations(
 
 
 def described(exercise: Exercise, found: Sequence[Violation]) -> Sequence[Violation]:
-    """Return violations in which wrong values are described by the first property they violate."""
+    """Return violations in which wrong values are described by the first property they violate.
+
+    If an exercise has several results and one has the wrong type or shape, none is described.
+    """
     if len(exercise.returns) > 1 and any(v.aspect in ("type", "shape") for v in found):
-        return found  # perhaps results in another order, which fit where two sizes are equal
+        # The results may be in the wrong order. If two have equal sizes, only their values look
+        # wrong.
+        return found
     wrong = [v for v in found if v.aspect == "values" and not isinstance(v.problem, Cause)]
     for violated in exercise.properties:
         if any(problems := [violated(v.probe, v.seen) for v in wrong]):

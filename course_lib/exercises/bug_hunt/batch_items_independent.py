@@ -88,9 +88,9 @@ def any_item(module, queries, keys, values, valid_lens) -> bool:
 @mistake
 def copies_of_one_item(module, queries, keys, values, valid_lens) -> bool:
     """You call the module with a batch of copies of one item instead of that item alone. A module
-    that is wrong in any batch of several items may pass.
+    that gives wrong outputs for every batch of two or more items may pass.
 
-    How many items should the batch of the second call have?
+    How many items should the module get when you test one item alone?
     """
     given = queries, keys, values, valid_lens
     together = module(*given)

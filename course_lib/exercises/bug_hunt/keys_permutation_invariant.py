@@ -92,8 +92,9 @@ def neighbors_kept(module, queries, keys, values) -> bool:
 
 @mistake
 def neighbors_swapped(module, queries, keys, values) -> bool:
-    """You only swap two neighboring keys at a time. All other pairs of keys stay in their order, so
-    a module that depends on the order of keys 0 and 2 may pass.
+    """Each of your orders swaps only one pair of neighboring keys. Any two keys that are not
+    neighbors keep their relative order, so a module that depends on the order of keys 0 and 2 may
+    pass.
 
     Which of your orders puts key 2 before key 0?
     """

@@ -73,10 +73,10 @@ def lengths_given_again(module, queries, keys, values, valid_lens) -> bool:
 
 @mistake
 def zeroed_for_deleted(module, queries, keys, values, valid_lens) -> bool:
-    """You set the padded keys and values to 0 instead of deleting them. They still get weight, so
-    your test rejects even a sound module.
+    """You set the padded keys and values to 0 instead of deleting them. The zeroed keys still get
+    positive weights, so your test rejects even a sound module.
 
-    Which weight does the softmax give to a score of 0?
+    Does the softmax give a score of 0 a weight of 0?
     """
     real = (torch.arange(keys.shape[1]) < valid_lens[:, None])[..., None]
     zeroed = module(queries, keys * real, values * real)

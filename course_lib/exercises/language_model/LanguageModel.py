@@ -263,9 +263,9 @@ class Relu(Right):
 
 @mistake
 class GeluByTanh(Right):
-    """Your feed-forward networks use the tanh approximation of GELU instead of GELU itself.
+    """Your feed-forward networks use the tanh approximation of GELU instead of the exact GELU.
 
-    Which formula does `nn.GELU` use by default, and which with `approximate="tanh"`?
+    What does `nn.GELU` compute if you do not pass `approximate`?
     """
 
     between = functools.partial(nn.GELU, approximate="tanh")

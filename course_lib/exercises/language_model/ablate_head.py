@@ -170,7 +170,7 @@ def detached(model, layer, head) -> Iterator[None]:
     """Your hook detaches the features that `W_o` reads, so no gradient passes through `W_o` to the
     other heads.
 
-    Which method copies a tensor and keeps its graph?
+    Which method copies a tensor without detaching it from the graph?
     """
 
     def hook(module, inputs) -> torch.Tensor:
@@ -180,6 +180,21 @@ def detached(model, layer, head) -> Iterator[None]:
 
     part = part_of(model, layer)
     handle = part.W_o.register_forward_pre_hook(hook)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@mistake
+@contextlib.contextmanager
+def same_layer_always(model, layer, head) -> Iterator[None]:
+    """You always switch off a head of the same layer, such as the first, whatever `layer` is.
+
+    Which line of your code uses `layer`?
+    """
+    part = part_of(model, 0)
+    handle = zero_at(part, block_of(part, head))
     try:
         yield
     finally:

@@ -67,10 +67,11 @@ def shifted_the_other_way(logits, tokens) -> Tensor:
 
 @mistake
 def last_position_counted(logits, tokens) -> Tensor:
-    """You also count the last position of a text. Its target in your code is the first token of the
-    same text, or of the next one if you join the texts before you shift.
+    """You also count the last position of some or all texts. Its target in your code is the first
+    token of the same text, or the first token of the next text if you join the texts before you
+    shift.
 
-    How many predictions does a text of n tokens test?
+    How many predictions can you score in a text of n tokens?
     """
     return of_each(logits, tokens.roll(-1, 1)).mean()
 
@@ -85,7 +86,7 @@ def predictions_left_out(logits, tokens) -> Tensor:
     """You leave out some predictions: those of token 0, the first one of each text, or all but the
     last one. Every token after the first is a target, and 0 is an ordinary token.
 
-    How many predictions does a text of n tokens test, and how many does your mean include?
+    How many predictions can you score in a text of n tokens, and how many does your mean include?
     """
     wanted = tokens[:, 1:].flatten().long()
     return F.cross_entropy(logits[:, :-1].flatten(0, 1), wanted, ignore_index=0)

@@ -48,7 +48,7 @@ def interleaved(x) -> Tensor:
 def heads_added(x) -> Tensor:
     """You add or average the heads. Concatenate their features instead.
 
-    How many features does a position have across all heads?
+    Which columns of your result hold the features of head 0 alone?
     """
     return x.sum(1)
 

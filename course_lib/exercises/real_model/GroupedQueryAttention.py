@@ -214,10 +214,12 @@ class EmptyCacheSkipped(Grouped):
 
 @mistake
 class OffsetIgnored(Grouped):
-    """With a cache, the queries or the keys or both do not continue the positions in the cache:
-    each call rotates from position 0 again, or from a position that the module counts itself.
+    """With a cache, your queries, your keys or both can be rotated by the wrong positions. Their
+    positions start at 0 in every call, or at a counter in the module instead of at the length of
+    this cache.
 
-    Which position does the first row of `x` have if the cache already holds five?
+    What position does the first row of `x` have if this cache holds five positions, whatever the
+    module has read before?
     """
 
     def place(self, cache, n) -> tuple[int, int]:

@@ -100,9 +100,9 @@ class OnlyNewReturned(Cache):
 
 @mistake
 class NewFirst(Cache):
-    """You put the new positions of the keys, the values or both before the old ones.
+    """You put the new positions before the old ones, in the keys, the values, or both.
 
-    Which of the two tensors comes first in your `torch.cat`?
+    Which tensor comes first in each `torch.cat`?
     """
 
     def join(self, old, new) -> Tensor:
@@ -161,10 +161,10 @@ class NumberOfGroups(Cache):
 
 @mistake
 class CallsCounted(Cache):
-    """`len(cache)` counts the calls of `append`, or only the positions of the last call. It must
+    """`len(cache)` counts the calls to `append`, or only the positions of the last call. It must
     count the positions of all calls.
 
-    How long is the cache after a prompt of four tokens and one more token?
+    What should `len(cache)` be after a prompt of four tokens and then one more token?
     """
 
     def length(self) -> int:

@@ -7,7 +7,7 @@ from course_lib.checks.observe.scenarios import builder, statistic
 
 @statistic
 def scatter(target, probe, args, kwargs):
-    """Return the relative standard deviation of the results of 60 calls with one generator."""
+    """Return the relative standard deviation of the results of 60 calls that share a generator."""
     given = {**args, "generator": torch.Generator().manual_seed(1000)}
     results = [float(target(*given.values(), **kwargs)) for _ in range(60)]
     numbers = torch.tensor(results, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""`score_variance`: an estimate, judged by its mean and its deviation over seeds."""
+"""`score_variance`: an estimate, judged by its mean and its deviation over repeated calls."""
 
 import math
 from typing import Any
@@ -13,7 +13,8 @@ from course_lib.exercises.kit import Problems, call, like, mistake
 
 # The relative standard deviation of a sample variance of N products is sqrt((2 + 6 / d) / N): the
 # excess kurtosis of q . k is 6 / d. A correct answer leaves these bounds with a probability below
-# 1e-6: 7 deviations for values, `SCATTER` for the deviation over 60 calls, known to 10%.
+# 1e-6: 7 deviations for values, `SCATTER` for the deviation over 60 calls, which is known
+# to about 10%.
 DEVIATIONS = 7.0
 SCATTER = (0.55, 1.6)
 EXACT = 1e-8
@@ -59,16 +60,15 @@ def scatter(probe, expected, recorded) -> Problem | None:
     if ratio < 1e-6:
         return Cause(
             "same_in_every_call",
-            "Your result is the same in 60 calls with the same `generator`, so your numbers are "
-            "not drawn from it.",
-            "Which generator do your random numbers come from, and does your code seed it?",
+            "Sixty calls with the same `generator` return the same result, although each call "
+            "should draw new numbers from it.",
+            "Does each call draw from `generator` without seeding or copying it?",
         )
     return Problem(
         "wrong_number_of_pairs",
-        f"{probe.says} Over 60 calls, the standard deviation of your estimates, divided by their "
-        f"mean, is {ratio:.1f} times what this gives.",
-        "Do you draw `num_samples` pairs, does each query meet only its own key, and do you return "
-        "their variance?",
+        f"{probe.says} Over 60 calls, the relative standard deviation of your estimates is "
+        f"{ratio:.1f} times the value expected for this many pairs.",
+        "Do you return the variance of `num_samples` products, each of one query with its own key?",
     )
 
 

@@ -179,8 +179,8 @@ def last_position(model, source, valid_lens, target, position) -> Tensor:
 
 @mistake
 def target_read(model, source, valid_lens, target, position) -> Tensor:
-    """Your decoder reads the target unshifted, so at each position it reads the word that it has to
-    predict, or it first reads a constant id instead of `model.start`.
+    """Your decoder gets the wrong inputs. Either it reads the target unshifted, so that it sees
+    each word that it has to predict, or its first input is a constant id instead of `model.start`.
 
     Which ids must the decoder read for a target of three words?
     """
@@ -203,10 +203,10 @@ like(target_read)(starting_with(1))
 
 @mistake
 def token_replaced(model, source, valid_lens, target, position) -> Tensor:
-    """You replace the token at `position` with another one instead of masking the position, so the
-    model still attends to it.
+    """You replace the token at `position` with another token instead of masking the position, so
+    the model can still attend to that position.
 
-    Which argument of the model excludes a position of the source?
+    Which argument of the model excludes a single position of the source?
     """
     other = source.clone()
     other[:, position] = 0

@@ -9,7 +9,8 @@ from waiting import PATIENCE
 
 from course_lib.plotting import figure_html
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+# Chromium with windows takes 15 seconds of CPU time more for each start, even without a display.
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
 FLAGS = [
     "--disable-gpu",
     "--disable-quic",
@@ -29,7 +30,10 @@ def browser():
     """
     executable = next(filter(None, map(shutil.which, BROWSERS)), None)
     if executable is None:
-        pytest.skip(f"needs a browser, one of {', '.join(BROWSERS)}: apt-get install chromium")
+        pytest.skip(
+            f"needs a browser, one of {', '.join(BROWSERS)}: "
+            "apt-get install chromium-headless-shell"
+        )
     playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
     as_root = hasattr(os, "geteuid") and os.geteuid() == 0
     flags = [*FLAGS, "--no-sandbox"] if as_root else FLAGS  # its sandbox refuses to run as root

@@ -61,13 +61,21 @@ def with_its_buffer(target, probe, args, kwargs):
 def layers_with_device_and_dtype(target, probe, args, kwargs):
     """Create a model with `device=` and `dtype=`, check what it makes, then call the first one."""
     given = {"device": torch.device(NAME), "dtype": torch.bfloat16}
+    said = f"Given device={NAME}, dtype={torch.bfloat16}"
+    built = copy.deepcopy(probe.construct)
     with torch.random.fork_rng(devices=[]):  # these draws are not the answer's
-        made = type(target)(**copy.deepcopy(probe.construct), **given)
+        made = type(target)(**built, **given)
     for name, tensor in (*made.named_parameters(), *made.named_buffers()):
         for what, value in given.items():
             if ".attention." not in name and (got := getattr(tensor, what)) != value:
-                said = f"device={NAME}, dtype={torch.bfloat16}"
-                raise NotAsRequested(f"Given {said}, your `{name}` has the {what} {got}.")
+                raise NotAsRequested(f"{said}, your `{name}` has the {what} {got}.")
+    for ours, theirs in zip(built["attentions"], probe.construct["attentions"], strict=True):
+        for tensor, before in zip(ours.parameters(), theirs.parameters(), strict=True):
+            if (got := tensor.dtype) != before.dtype:
+                raise NotAsRequested(
+                    f"{said}, your `__init__` converts the given attention modules to {got}.",
+                    "Which layers do you make yourself? Only these take `device=` and `dtype=`.",
+                )
     return target(*args.values(), **kwargs)
 
 

@@ -193,6 +193,15 @@ class LogitsOnTheCpu(ListOfBlocks):
         self.to_logits = nn.Linear(positions.shape[1], num_tokens)
 
 
+@wrong("not_as_requested")
+class AttentionConverted(ListOfBlocks):
+    """`dtype=` also converts the given attention modules."""
+
+    def __init__(self, *args, device=None, dtype=None, **kw):
+        super().__init__(*args, **kw)
+        self.to(device=device, dtype=dtype)
+
+
 @faulty("post-norm", "no last norm", "last positions")
 def in_several_ways(faults):
     class Model(Almost):

@@ -161,9 +161,9 @@ def test_the_end_of_a_lesson_opens_the_next_one_without_a_dialog(page, serve, tm
 class Lab:
     """What a person does in JupyterLab."""
 
-    def __init__(self, page, address):
+    def __init__(self, page, address, path="notebooks"):
         self.page = page
-        page.goto(f"{address}/lab/tree/notebooks?token={TOKEN}&reset")
+        page.goto(f"{address}/lab/tree/{path}?token={TOKEN}&reset")
 
     def choose(self, *names):
         """Choose an item from the menus."""
@@ -277,8 +277,7 @@ def test_the_verdict_is_in_view_after_every_check(course, address, page):
             cell.outputs, cell.execution_count = [], None
     nbformat.write(notebook, path.with_name("again.ipynb"))
     page.set_viewport_size({"width": 1366, "height": 768})
-    lab = Lab(page, address)
-    page.goto(f"{address}/lab/tree/notebooks/{LESSON}/again.ipynb?token={TOKEN}&reset")
+    lab = Lab(page, address, f"notebooks/{LESSON}/again.ipynb")
     page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
     lab.look_at(lab.cell("from course_lib import")).locator(".cm-content").click()
     page.keyboard.press("Shift+Enter")
@@ -325,8 +324,7 @@ def test_every_figure_is_in_view_after_its_cell_ran(course, address, page):
         notebook.cells += [nbformat.v4.new_code_cell(code), words]
     nbformat.write(notebook, course / "figures.ipynb")
     page.set_viewport_size({"width": 1366, "height": 768})
-    lab = Lab(page, address)
-    page.goto(f"{address}/lab/tree/figures.ipynb?token={TOKEN}&reset")
+    lab = Lab(page, address, "figures.ipynb")
     page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
     lab.cell("import torch").locator(".jp-InputPrompt").click()
     page.keyboard.press("Shift+Enter")
@@ -374,8 +372,7 @@ def test_figures_are_still_without_trust_and_alive_in_a_kernel(course, address, 
     stored = nbformat.read(ROOT / "solutions" / LESSON / f"{LESSON}.ipynb", as_version=4)
     stored.cells.append(nbformat.v4.new_code_cell(SLIDER))
     nbformat.write(stored, course / "stored.ipynb")
-    lab = Lab(page, address)
-    page.goto(f"{address}/lab/tree/stored.ipynb?token={TOKEN}&reset")
+    lab = Lab(page, address, "stored.ipynb")
     page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
     still = lab.look_at(page.locator("img.still").first)
     assert still.evaluate("async e => (await e.decode(), e.naturalWidth)") > 100

@@ -224,6 +224,44 @@ def test_a_report_says_nothing_false_of_answers_that_no_known_mistake_explains(
     assert report.mistake is None and said in text and unsaid not in text, text
 
 
+def over_the_items(queries, keys, values, valid_lens=None, mask=None):
+    """Use the softmax over axis 0, and return exactly the weights times the values."""
+    scores = queries @ keys.mT / math.sqrt(queries.shape[-1])
+    allowed = masked_softmax(torch.zeros_like(scores), valid_lens, mask) > 0
+    weights = torch.softmax(scores.masked_fill(~allowed, -1e9), 0)
+    return weights @ values, weights
+
+
+def test_outputs_that_overflow_are_not_called_other_than_the_weighted_values():
+    text = str(grade("scaled_dot_product_attention", over_the_items))
+    assert "are not the weights" not in text and "may not attend to that key" in text, text
+
+
+def test_an_error_is_called_small_only_if_no_other_is_larger():
+    def smoothed(logits, targets, valid_lens):
+        goal = F.one_hot(targets.long(), logits.shape[-1]).to(logits.dtype) * 0.9
+        losses = -((goal + 0.1 / logits.shape[-1]) * logits.log_softmax(-1)).sum(-1)
+        real = torch.arange(targets.shape[1], device=targets.device) < valid_lens[:, None]
+        return losses[real].sum() / real.sum().clamp(min=1)
+
+    def of_another_base(num_positions, embed_dim, *, device=None, dtype=None):
+        pairs = torch.arange(0, embed_dim, 2, device=device, dtype=torch.float64)
+        places = torch.arange(num_positions, device=device, dtype=torch.float64)
+        angles = places[:, None] / 20_000 ** (pairs / embed_dim)
+        both = torch.stack([angles.sin(), angles.cos()], -1).flatten(1)[:, :embed_dim]
+        return both.to(dtype or torch.get_default_dtype())
+
+    for seed in ("public", 1):
+        for name, answer in (
+            ("masked_cross_entropy", smoothed),
+            ("positional_encoding", of_another_base),
+        ):
+            text = str(grade(name, answer, seed=seed))
+            assert "Which of your steps differs" in text and "small" not in text.split("A small")[0]
+    shifted = grade("squared_distances", lambda q, k: (q[:, None] - k).square().sum(-1) + 1e-6)
+    assert "adds a small constant" in str(shifted)
+
+
 def test_weights_are_not_described_where_results_have_wrong_shapes():
     def swapped_and_scaled(queries, keys, values):
         weights = torch.softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), -1)

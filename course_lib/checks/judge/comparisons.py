@@ -45,6 +45,8 @@ def tolerance_for(probe: Probe, recorded: Recorded) -> float:
         return probe.tolerance
     if recorded.dtype in _HALF and recorded.dtype in _asked_in(probe):
         return _HALF[recorded.dtype]
+    if probe.dtype in _HALF:  # the numbers may be correct although their dtype is another one
+        return _HALF[probe.dtype]
     return _ROUNDING
 
 
@@ -122,7 +124,7 @@ def _nearly(expected: np.ndarray, data: np.ndarray) -> Problem | None:
     return Problem(
         "precision_lost",
         f"Your largest error is small, about {error:.1g} times the largest number.",
-        "Does a step overflow, round, add a small constant, or compute in a smaller dtype?",
+        "Which step approximates, rounds, adds a small constant or computes in a smaller dtype?",
     )
 
 

@@ -162,6 +162,7 @@ _CALLS = {
     "between_calls": "this one, between two others",
     "after_another_call": "this one, after two others",
     "after_a_call_with_lengths": "this one, after one with lengths",
+    "after_a_call_with_a_mask": "this one, after one with a mask",
     "one_at_a_time": "this one, with a generator instead of the list",
     "twice": "this one, twice with the same objects",
     "with_a_device": "this one, after one with device=",

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from course_lib.checks.judge.comparisons import (
+    WRONG_VALUES,
     Cause,
     Problem,
     arrays_agree,
@@ -105,8 +106,12 @@ def find_violations(
 def described(exercise: Exercise, found: Sequence[Violation]) -> Sequence[Violation]:
     """Return violations in which wrong values are described by the first property they violate.
 
-    If an exercise has several results and one has the wrong type or shape, none is described.
+    If an exercise has several results and one has the wrong type or shape, none is described. Small
+    errors are described as such only if there is no larger one.
     """
+    if any(v.problem is WRONG_VALUES for v in found):
+        small = "precision_lost"
+        found = [replace(v, problem=WRONG_VALUES) if v.problem.id == small else v for v in found]
     if len(exercise.returns) > 1 and any(v.aspect in ("type", "shape") for v in found):
         # The results may be in the wrong order. If two have equal sizes, only their values look
         # wrong.
@@ -267,7 +272,7 @@ def _wrong_attribute(
         )
     if not arrays_agree(np.asarray(value), got.data, tolerance_for(probe, got)):
         which = "after the softmax" + " and before dropout" * probe.training
-        if probe.scenario in ("after_another_call", "after_a_call_with_lengths"):
+        if probe.scenario.startswith(("after_another_call", "after_a_call")):
             which = "of this module's last call"
         says = f"`self.{name}` must hold the weights {which}, but holds other numbers."
         return Problem("attribute_values", says)

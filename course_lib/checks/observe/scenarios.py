@@ -2,9 +2,10 @@
 
 This runs beside the student's code, uses only torch and NumPy, and decides nothing. A probe names a
 scenario (`Probe.scenario`) or a builder (`Built.name`) by its function's name. The functions here
-are for all exercises. Modules in `lessons/` register those of single lessons.
+are for all exercises. A lesson's `fixtures.py` registers those of that lesson.
 """
 
+import itertools
 import zlib
 from collections.abc import Callable
 
@@ -105,7 +106,10 @@ def after_another_call(target, probe, args, kwargs):
 
     State that an answer keeps on its class or in a global variable is overwritten by then.
     """
-    target(*(v[:, : max(v.shape[1] - 1, 1)] for v in args.values() if v.is_floating_point()))
+    fewer = [v[:, : max(v.shape[1] - 1, 1)] for v in args.values() if v.is_floating_point()]
+    if not [*target.parameters()]:  # weights would fix the number of features
+        fewer = [v[..., : max(v.shape[-1] - 1, 1)] for v in fewer]
+    target(*fewer)
     others, named = _flipped(args), _flipped(kwargs)
     target(*others.values(), **named)
     kind, others, named = type(target), _complements(others), _complements(named)
@@ -135,6 +139,15 @@ def _complements(given):
 def after_a_call_with_lengths(target, probe, args, kwargs):
     """Call a module without lengths, after a call in which one position is real."""
     target(*args.values(), valid_lens=torch.ones(len(next(iter(args.values()))), dtype=torch.int64))
+    return target(*args.values(), **kwargs)
+
+
+@scenario
+def after_a_call_with_a_mask(target, probe, args, kwargs):
+    """Call a module without a mask, after a call in which queries may only attend to one key."""
+    queries, keys = itertools.islice(args.values(), 2)
+    first = torch.arange(keys.shape[1], device=keys.device) == 0
+    target(*args.values(), mask=first.expand(queries.shape[1], -1))
     return target(*args.values(), **kwargs)
 
 

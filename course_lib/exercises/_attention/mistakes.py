@@ -227,8 +227,8 @@ class LengthsIgnored(Softmax):
 
 @mistake
 class LengthsOfTheQueries(Softmax):
-    """You apply the lengths to the queries (the rows of the scores), instead of or in addition to
-    the keys. The lengths count an item's keys.
+    """You apply the lengths to the queries (the rows of the scores or of the results), instead of
+    the keys or in addition to them. The lengths count an item's keys.
 
     What does each number in `valid_lens` count: queries or keys, and of which item?
     """
@@ -395,7 +395,8 @@ class RenormalizedAfterSoftmax(ZeroAfterSoftmax):
 
 @mistake
 class FilledWithZero(Softmax):
-    """Dropped scores become 0, but exp(0) = 1: those keys still count in the softmax.
+    """Dropped scores become 0, but exp(0) = 1. So those keys still count in the sum of the softmax,
+    or the 0 is taken for the largest score.
 
     For which score is the exponential 0?
     """

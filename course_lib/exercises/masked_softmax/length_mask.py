@@ -19,11 +19,13 @@ def problems(rng) -> Problems:
     yield "Lengths of shape (batch, num_queries) give one row of the mask for each query."
     yield call(per_query, 7)
     yield "Lengths may be int32 or int64."
-    yield edge(per_query.astype(np.int32), 6)
+    yield edge(per_query.astype(np.int32), 8)
     yield "A length of `max_len` means that every key is real."
     yield edge([[full] * 2] * 3, full)
     yield "Lengths in the hundreds must work like any others."
     yield edge([long, 3, 300], long)
+    yield "Each call must return the mask of its own lengths."
+    yield edge([1, 3], 4, scenario="between_calls")
 
 
 def positions(valid_lens, max_len) -> Tensor:

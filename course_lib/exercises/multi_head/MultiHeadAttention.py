@@ -155,6 +155,7 @@ def edges(rng) -> Problems:
     mask = some_of(rng, 2, 3, 4) | (np.arange(4) == 0)
     yield edge(*cross, valid_lens=[2, 3], mask=mask, scenario="after_another_call")
     yield edge(1, 2, 3, 1, 2, scenario="after_a_call_with_lengths")
+    yield edge(1, 2, 3, 1, 2, scenario="after_a_call_with_a_mask")
     yield "In eval mode nothing may be dropped, whatever `dropout` is."
     yield edge(*cross, built={"dropout": 0.5})
     yield (

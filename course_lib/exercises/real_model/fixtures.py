@@ -23,7 +23,12 @@ def two_caches_filled(target, probe, args, kwargs):
 
 
 def _fill(new_cache, keys, values, appended, between=lambda: None):
-    if not len(other := new_cache()):
+    other = new_cache()
+    if not hasattr(other, "__len__"):
+        raise NotAsRequested(
+            "Your class has no `__len__`.", "Which method does Python call for `len(cache)`?"
+        )
+    if not len(other):
         other.append(keys.clone(), values.clone())
     cache, found, parts = new_cache(), None, []
     lengths = [len(cache)]

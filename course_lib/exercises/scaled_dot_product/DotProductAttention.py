@@ -85,7 +85,8 @@ def edges(rng) -> Problems:
     yield edge(*draw((2,), 3, 5, 4, 6), [3, 4], dropout=0.1, dtype="float32")
     yield INDEPENDENT
     yield edge(*draw((2,), 3, 4, 3, 5), [3, 2], dropout=0.1, scenario="after_another_call")
-    yield edge(*draw((1,), 2, 3, 2, 1), dropout=0.1, scenario="after_a_call_with_lengths")
+    for given in ("lengths", "a_mask"):
+        yield edge(*draw((1,), 2, 3, 2, 1), dropout=0.1, scenario=f"after_a_call_with_{given}")
     yield from largest_padding(rng, with_mask=True, construct={}, attributes=(KEPT,))
     yield from far_above(rng, construct={}, attributes=(KEPT,), mask=FAR)
 

@@ -120,7 +120,7 @@ def std_for_variance(d, num_samples, scaled, generator) -> float:
 
 @mistake
 def divided_by_d(d, num_samples, scaled, generator) -> float:
-    """You scale by dividing the products by d, so the variance falls to 1/d.
+    """You divide the products by d. The scores must be divided by the square root of d.
 
     What does a factor c do to a variance, and which c brings d down to 1?
     """

@@ -83,7 +83,8 @@ def mean(losses, real) -> Tensor:
 
 @mistake
 def pads_counted(logits, targets, valid_lens) -> Tensor:
-    """Your loss is the mean over all positions, including pads, or over pads with logits of 0.
+    """Padded positions enter your loss: you add up their losses, you count them, or you set only
+    their logits to 0, which gives a loss that is not 0.
 
     What does `valid_lens` say about a position?
     """

@@ -55,7 +55,7 @@ squeezed_at_the_end = wrong("squeezed")(
 )
 broadcast = right(lambda queries, keys: ((queries.unsqueeze(1) - keys.unsqueeze(0)) ** 2).sum(-1))
 library_distance = right(lambda queries, keys: torch.cdist(queries, keys) ** 2)
-with_pairwise_distance = right(
+adds_to_each_difference = wrong("precision_lost")(
     lambda queries, keys: torch.nn.functional.pairwise_distance(queries[:, None], keys[None]) ** 2
 )
 

@@ -41,6 +41,15 @@ whole_numbers = wrong("wrong_dtype_kind")(lambda mask, dtype: torch.where(mask, 
 log_form = right(lambda mask, dtype: torch.log(mask.to(dtype)))
 
 
+KEPT = {}
+
+
+@wrong()
+def kept_by_shape(mask, dtype):
+    numbers = torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, -math.inf)
+    return KEPT.setdefault((*mask.shape, dtype, mask.device), numbers)
+
+
 @faulty("finite", "float32", "in_place", "two_axes")
 def slips_of_a_fill(faults):
     def additive_mask(mask, dtype):

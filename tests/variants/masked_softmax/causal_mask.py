@@ -58,6 +58,15 @@ def of_ones(change):
 float_triangle = wrong("wrong_dtype_kind")(of_ones(lambda ones, more: ones.tril(more)))
 
 
+KEPT = {}
+
+
+@wrong()
+def kept_by_number_of_queries(num_queries, num_keys=None, *, device=None):
+    mask = lower_triangle(num_queries, num_keys, device=device)
+    return KEPT.setdefault((num_queries, str(device)), mask)
+
+
 @faulty("top_left", "floats", "or_for_none")
 def slips_of_a_triangle(faults):
     def causal_mask(num_queries, num_keys=None, *, device=None):

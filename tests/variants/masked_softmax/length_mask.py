@@ -62,6 +62,16 @@ width_of_the_longest = wrong("wrong_shape")(
 )
 
 
+KEPT = {}
+
+
+@wrong()
+def kept_by_shape(valid_lens, max_len):
+    key = *valid_lens.shape, max_len, valid_lens.device
+    mask = torch.arange(max_len, device=valid_lens.device) < valid_lens[..., None]
+    return KEPT.setdefault(key, mask)
+
+
 @faulty("one_too_many", "lengths_of_items_only", "on_the_cpu")
 def slips_of_a_comparison(faults):
     def length_mask(valid_lens, max_len):

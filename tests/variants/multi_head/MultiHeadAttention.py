@@ -200,6 +200,13 @@ DropsOutputs = but(
 )
 
 
+@wrong()
+class MaskOfAnEarlierCall(LoopOverHeads):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        self.mask = mask = getattr(self, "mask", None) if mask is None else mask
+        return super().forward(queries, keys, values, valid_lens, mask)
+
+
 @faulty("merged by reshape", "not scaled", "mask ignored", "empty rows are NaN")
 def with_masks(faults):
     class Module(Almost):

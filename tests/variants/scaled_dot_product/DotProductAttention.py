@@ -118,6 +118,20 @@ EmptyMaskIgnored = but(
 )
 
 
+@wrong()
+class ScaleOfTheFirstCall(Almost):
+    def score(self, queries, keys):
+        self.scale = getattr(self, "scale", 1 / math.sqrt(queries.shape[-1]))
+        return queries @ keys.mT * self.scale
+
+
+@wrong()
+class MaskOfAnEarlierCall(Almost):
+    def weigh(self, scores, valid_lens, mask):
+        self.mask = mask = getattr(self, "mask", None) if mask is None else mask
+        return masked_softmax(scores, valid_lens, mask)
+
+
 @faulty("dropout_in_eval", "stored_after_dropout", "graph_kept", "lengths_lost")
 def with_faults(faults):
     class Attention(nn.Module):

@@ -9,7 +9,7 @@ from waiting import PATIENCE
 
 from course_lib.plotting import figure_html
 
-# Chromium with windows takes 15 seconds of CPU time more for each start, even without a display.
+# The first cannot open windows, and each of its starts takes 15 seconds of CPU time less.
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
 FLAGS = [
     "--disable-gpu",

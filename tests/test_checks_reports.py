@@ -225,19 +225,19 @@ def test_a_report_says_nothing_false_of_answers_that_no_known_mistake_explains(
 
 
 def over_the_items(queries, keys, values, valid_lens=None, mask=None):
-    """Use the softmax over axis 0, and return exactly the weights times the values."""
+    """Apply the softmax over axis 0. Return the weights times the values, and the weights."""
     scores = queries @ keys.mT / math.sqrt(queries.shape[-1])
     allowed = masked_softmax(torch.zeros_like(scores), valid_lens, mask) > 0
     weights = torch.softmax(scores.masked_fill(~allowed, -1e9), 0)
     return weights @ values, weights
 
 
-def test_outputs_that_overflow_are_not_called_other_than_the_weighted_values():
+def test_an_overflowing_product_is_not_compared_with_the_outputs():
     text = str(grade("scaled_dot_product_attention", over_the_items))
     assert "are not the weights" not in text and "may not attend to that key" in text, text
 
 
-def test_an_error_is_called_small_only_if_no_other_is_larger():
+def test_errors_are_called_small_only_if_none_is_large():
     def smoothed(logits, targets, valid_lens):
         goal = F.one_hot(targets.long(), logits.shape[-1]).to(logits.dtype) * 0.9
         losses = -((goal + 0.1 / logits.shape[-1]) * logits.log_softmax(-1)).sum(-1)

@@ -9,7 +9,7 @@ from waiting import PATIENCE
 
 from course_lib.plotting import figure_html
 
-# The first cannot open windows, and each of its starts takes 15 seconds of CPU time less.
+# chromium-headless-shell cannot open windows. Each start takes 15 seconds less CPU time.
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
 FLAGS = [
     "--disable-gpu",

@@ -45,7 +45,7 @@ def tolerance_for(probe: Probe, recorded: Recorded) -> float:
         return probe.tolerance
     if recorded.dtype in _HALF and recorded.dtype in _asked_in(probe):
         return _HALF[recorded.dtype]
-    if probe.dtype in _HALF:  # the numbers may be correct although their dtype is another one
+    if probe.dtype in _HALF:  # a wrong dtype is a problem of its own
         return _HALF[probe.dtype]
     return _ROUNDING
 

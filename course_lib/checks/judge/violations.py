@@ -106,15 +106,15 @@ def find_violations(
 def described(exercise: Exercise, found: Sequence[Violation]) -> Sequence[Violation]:
     """Return violations in which wrong values are described by the first property they violate.
 
-    If an exercise has several results and one has the wrong type or shape, none is described. Small
-    errors are described as such only if there is no larger one.
+    This step is skipped if an exercise has several results and one has the wrong type or shape. The
+    problem `precision_lost` is kept only if no other problem is `WRONG_VALUES`.
     """
     if any(v.problem is WRONG_VALUES for v in found):
         small = "precision_lost"
         found = [replace(v, problem=WRONG_VALUES) if v.problem.id == small else v for v in found]
     if len(exercise.returns) > 1 and any(v.aspect in ("type", "shape") for v in found):
-        # The results may be in the wrong order. If two have equal sizes, only their values look
-        # wrong.
+        # The results may be in the wrong order. If two results have equal shapes, only their values
+        # look wrong.
         return found
     wrong = [v for v in found if v.aspect == "values" and not isinstance(v.problem, Cause)]
     for violated in exercise.properties:

@@ -79,7 +79,7 @@ def _record(value, depth) -> Recorded:
     if kind in (torch.Tensor, torch.nn.Parameter):
         return _record_tensor(value)
     if kind.__module__ == "course_lib.checks.observe.fake_device":
-        # An earlier call on that device kept it. Its numbers cannot be read here.
+        # It was kept from an earlier call on the fake device. Its numbers cannot be read.
         dtype = str(value.dtype).removeprefix("torch.")
         return Recorded("tensor", "torch.Tensor", dtype, tuple(value.shape), value.device.type)
     if kind is np.ndarray:

@@ -2,7 +2,7 @@
 
 This runs beside the student's code, uses only torch and NumPy, and decides nothing. A probe names a
 scenario (`Probe.scenario`) or a builder (`Built.name`) by its function's name. The functions here
-are for all exercises. A lesson's `fixtures.py` registers those of that lesson.
+are for all exercises. Those of a single lesson are in its `fixtures.py`.
 """
 
 import itertools
@@ -107,7 +107,7 @@ def after_another_call(target, probe, args, kwargs):
     State that an answer keeps on its class or in a global variable is overwritten by then.
     """
     fewer = [v[:, : max(v.shape[1] - 1, 1)] for v in args.values() if v.is_floating_point()]
-    if not [*target.parameters()]:  # weights would fix the number of features
+    if not [*target.parameters()]:  # with weights, the number of features cannot change
         fewer = [v[..., : max(v.shape[-1] - 1, 1)] for v in fewer]
     target(*fewer)
     others, named = _flipped(args), _flipped(kwargs)
@@ -144,7 +144,7 @@ def after_a_call_with_lengths(target, probe, args, kwargs):
 
 @scenario
 def after_a_call_with_a_mask(target, probe, args, kwargs):
-    """Call a module without a mask, after a call in which queries may only attend to one key."""
+    """Call a module without a mask, after a call in which each query may attend only to key 0."""
     queries, keys = itertools.islice(args.values(), 2)
     first = torch.arange(keys.shape[1], device=keys.device) == 0
     target(*args.values(), mask=first.expand(queries.shape[1], -1))

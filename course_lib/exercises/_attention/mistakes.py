@@ -227,8 +227,8 @@ class LengthsIgnored(Softmax):
 
 @mistake
 class LengthsOfTheQueries(Softmax):
-    """You apply the lengths to the queries (the rows of the scores or of the results), instead of
-    the keys or in addition to them. The lengths count an item's keys.
+    """You match lengths with queries: your code drops the queries (rows) beyond the length, or it
+    uses length i for query i. The lengths count an item's keys.
 
     What does each number in `valid_lens` count: queries or keys, and of which item?
     """
@@ -395,8 +395,8 @@ class RenormalizedAfterSoftmax(ZeroAfterSoftmax):
 
 @mistake
 class FilledWithZero(Softmax):
-    """Dropped scores become 0, but exp(0) = 1. So those keys still count in the sum of the softmax,
-    or the 0 is taken for the largest score.
+    """You set dropped scores to 0, but exp(0) = 1. Each 0 still enters the softmax, as a term of
+    its sum or as the maximum that is subtracted from all scores.
 
     For which score is the exponential 0?
     """

@@ -90,7 +90,7 @@ def copies_of_one_item(module, queries, keys, values, valid_lens) -> bool:
     """You call the module with a batch of copies of one item instead of that item alone. A module
     that gives wrong outputs for every batch of two or more items may pass.
 
-    How many items should the module get when you test one item alone?
+    How many items should the module receive when you test one item alone?
     """
     given = queries, keys, values, valid_lens
     together = module(*given)

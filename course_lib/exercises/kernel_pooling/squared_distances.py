@@ -23,7 +23,7 @@ def problems(rng) -> Problems:
         "The squared distance between (1, 2) and (4, 6) is 3^2 + 4^2 = 25, that between (1, 2) and"
         " (1, 0) is 4: one number for each query and key."
     )
-    # Its numbers are exact in float32, too, so a small constant shows that an answer adds.
+    # All numbers are exact in float32, too, so this tolerance exposes a small added constant.
     yield call([[1.0, 2.0]], [[4.0, 6.0], [1.0, 0.0]], tolerance=1e-9)
     yield "Entry (i, j) must be the squared distance between query i and key j."
     yield call(*drawn(*few), loops="pairs")

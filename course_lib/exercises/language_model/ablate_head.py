@@ -189,7 +189,7 @@ def detached(model, layer, head) -> Iterator[None]:
 @mistake
 @contextlib.contextmanager
 def same_layer_always(model, layer, head) -> Iterator[None]:
-    """You always switch off a head of the same layer, such as the first, whatever `layer` is.
+    """You always switch off a head of one fixed layer, such as layer 0, whatever `layer` is.
 
     Which line of your code uses `layer`?
     """

@@ -59,9 +59,12 @@ def with_its_buffer(target, probe, args, kwargs):
 
 @scenario
 def layers_with_device_and_dtype(target, probe, args, kwargs):
-    """Create a model with `device=` and `dtype=`, check what it makes, then call the first one."""
+    """Create a model with `device=` and `dtype=`, check it, then call the first model.
+
+    The layers that it makes must have both, and the attention modules must keep their dtype.
+    """
     given = {"device": torch.device(NAME), "dtype": torch.bfloat16}
-    said = f"Given device={NAME}, dtype={torch.bfloat16}"
+    said = f"With device={NAME}, dtype={torch.bfloat16}"
     built = copy.deepcopy(probe.construct)
     with torch.random.fork_rng(devices=[]):  # these draws are not the answer's
         made = type(target)(**built, **given)
@@ -73,8 +76,8 @@ def layers_with_device_and_dtype(target, probe, args, kwargs):
         for tensor, before in zip(ours.parameters(), theirs.parameters(), strict=True):
             if (got := tensor.dtype) != before.dtype:
                 raise NotAsRequested(
-                    f"{said}, your `__init__` converts the given attention modules to {got}.",
-                    "Which layers do you make yourself? Only these take `device=` and `dtype=`.",
+                    f"{said}, your `__init__` converts the attention modules it received to {got}.",
+                    "Which layers do you create? Only those layers take `device=` and `dtype=`.",
                 )
     return target(*args.values(), **kwargs)
 

@@ -67,8 +67,8 @@ def shifted_the_other_way(logits, tokens) -> Tensor:
 
 @mistake
 def last_position_counted(logits, tokens) -> Tensor:
-    """You also count the last position of some or all texts. Its target in your code is the first
-    token of the same text, or the first token of the next text if you join the texts before you
+    """You also score the last position of a text, which has no next token. Your code uses the first
+    token of the same text as its target, or that of the next text if you join the texts before you
     shift.
 
     How many predictions can you score in a text of n tokens?
@@ -133,7 +133,7 @@ def summed(logits, tokens) -> Tensor:
     """You do not divide the sum of the losses by the number of predictions, which is n - 1 for each
     text, or you divide it by another number.
 
-    How many predictions does a text of n tokens test?
+    How many predictions can you score in a text of n tokens?
     """
     return of_each(logits[:, :-1], tokens[:, 1:]).sum()
 

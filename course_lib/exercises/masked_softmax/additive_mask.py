@@ -21,7 +21,7 @@ def problems(rng) -> Problems:
     yield "In float16 dropped keys must get -inf too; float16 cannot represent -1e9."
     yield edge([True, False], Dtype("float16"))
     yield edge(other, Dtype("float16"))
-    yield "Each call must return the numbers of its own mask."
+    yield "Each call must return the numbers for its own `mask`."
     yield edge([True, False], Dtype("float64"), scenario="between_calls")
 
 

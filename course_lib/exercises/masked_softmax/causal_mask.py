@@ -30,7 +30,7 @@ def problems(rng) -> Problems:
     yield edge(1, num_keys=keys)
     yield "`num_keys=0` asks for a mask without columns; only None means as many keys as queries."
     yield edge(rows, num_keys=0)
-    yield "Each call must return the mask of its own sizes."
+    yield "Each call must return a mask for its own `num_queries` and `num_keys`."
     yield edge(2, num_keys=int(rng.integers(4, 40)))
     yield "`device=` must set the device of the mask, as in `torch.ones`."
     yield edge(fewer, num_keys=more, scenario="with_a_device")

@@ -24,7 +24,7 @@ def problems(rng) -> Problems:
     yield edge([[full] * 2] * 3, full)
     yield "Lengths in the hundreds must work like any others."
     yield edge([long, 3, 300], long)
-    yield "Each call must return the mask of its own lengths."
+    yield "Each call must return the mask for its own `valid_lens`."
     yield edge([1, 3], 4, scenario="between_calls")
 
 

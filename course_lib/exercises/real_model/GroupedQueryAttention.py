@@ -215,11 +215,11 @@ class EmptyCacheSkipped(Grouped):
 @mistake
 class OffsetIgnored(Grouped):
     """With a cache, your queries, your keys or both can be rotated by the wrong positions. Their
-    positions start at 0 in every call, or at a counter in the module instead of at the length of
-    this cache.
+    first position is 0 in every call, or it comes from a counter in the module instead of from
+    `len(cache)`.
 
-    What position does the first row of `x` have if this cache holds five positions, whatever the
-    module has read before?
+    Which position does the first row of `x` have if the given cache already holds five, and which
+    number in your code says so?
     """
 
     def place(self, cache, n) -> tuple[int, int]:

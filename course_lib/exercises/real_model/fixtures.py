@@ -26,7 +26,7 @@ def _fill(new_cache, keys, values, appended, between=lambda: None):
     other = new_cache()
     if not hasattr(other, "__len__"):
         raise NotAsRequested(
-            "Your class has no `__len__`.", "Which method does Python call for `len(cache)`?"
+            "Your class has no `__len__`.", "What must `len(cache)` return after each `append`?"
         )
     if not len(other):
         other.append(keys.clone(), values.clone())

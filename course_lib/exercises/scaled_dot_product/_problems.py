@@ -49,7 +49,7 @@ def outputs_are_not_weighted_values(probe, seen) -> Problem | None:
     theirs, weights = (item.data for item in seen.outputs.items.values())
     made = (weights @ given(probe, "values")).astype(theirs.dtype)
     much = more_than_rounding(probe)
-    # A product that overflows in the dtype of the outputs does not tell what the code does.
+    # If the product overflows in the dtype of the outputs, it cannot be compared with them.
     is_finite = np.isfinite(weights).all() and np.isfinite(made).all()
     if not is_finite or np.allclose(made, theirs, rtol=much, atol=1e-4):
         return None

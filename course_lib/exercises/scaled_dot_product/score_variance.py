@@ -13,8 +13,8 @@ from course_lib.exercises.kit import Problems, call, like, mistake
 
 # The relative standard deviation of a sample variance of N products is sqrt((2 + 6 / d) / N): the
 # excess kurtosis of q . k is 6 / d. A correct answer leaves these bounds with a probability below
-# 1e-6: 7 deviations for values, `SCATTER` for the deviation over 60 calls, which is known
-# to about 10%.
+# 1e-6: 7 deviations for values, `SCATTER` for the deviation over 60 calls, which is
+# accurate to about 10%.
 DEVIATIONS = 7.0
 SCATTER = (0.55, 1.6)
 EXACT = 1e-8
@@ -120,7 +120,7 @@ def std_for_variance(d, num_samples, scaled, generator) -> float:
 
 @mistake
 def divided_by_d(d, num_samples, scaled, generator) -> float:
-    """You divide the products by d. The scores must be divided by the square root of d.
+    """If `scaled` is True, you divide the products by d instead of the square root of d.
 
     What does a factor c do to a variance, and which c brings d down to 1?
     """

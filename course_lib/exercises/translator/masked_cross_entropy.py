@@ -83,8 +83,8 @@ def mean(losses, real) -> Tensor:
 
 @mistake
 def pads_counted(logits, targets, valid_lens) -> Tensor:
-    """Padded positions enter your loss: you add up their losses, you count them, or you set only
-    their logits to 0, which gives a loss that is not 0.
+    """The losses of padded positions enter your sum. If you only set the logits of pads to 0, their
+    losses are not 0.
 
     What does `valid_lens` say about a position?
     """

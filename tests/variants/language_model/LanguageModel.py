@@ -195,7 +195,7 @@ class LogitsOnTheCpu(ListOfBlocks):
 
 @wrong("not_as_requested")
 class AttentionConverted(ListOfBlocks):
-    """`dtype=` also converts the given attention modules."""
+    """Apply `device=` and `dtype=` to the given attention modules, too."""
 
     def __init__(self, *args, device=None, dtype=None, **kw):
         super().__init__(*args, **kw)

@@ -139,8 +139,8 @@ def test_type_and_shape_come_before_values_and_plain_values_before_edges():
     assert ids == ["wrong_shape", "wrong_values"]
 
 
-def half_the_products(queries, keys, values, valid_lens=None, mask=None):
-    weights = masked_softmax(queries @ keys.mT * 0.5, valid_lens, mask)
+def a_share_of_the_products(queries, keys, values, valid_lens=None, mask=None):
+    weights = masked_softmax(queries @ keys.mT * 0.3, valid_lens, mask)
     return weights @ values, weights
 
 
@@ -205,8 +205,8 @@ def turned_as_before():
     ("name", "answer", "said", "unsaid"),
     [
         ("rotary_embedding", turned_as_before(), "In your `turned`,", "radient"),
-        ("scaled_dot_product_attention", half_the_products,
-         "In your `outputs`, [0, 0] is", "number of queries"),
+        ("scaled_dot_product_attention", a_share_of_the_products,
+         "In your `outputs`, [0, 0", "number of queries"),
         ("masked_softmax", without_dim, "item 0 sum to 2.000 instead of 1.", "over the queries"),
         ("masked_softmax", without_dim, "Implicit dimension choice for softmax", "nan"),
         ("MultiHeadAttention", HeadsOfAPosition, "`self.attention_weights` must have shape",
@@ -268,7 +268,7 @@ def test_weights_are_not_described_where_results_have_wrong_shapes():
         return weights, weights @ values
 
     text = str(grade("attention_pooling", swapped_and_scaled, seed="a"))
-    assert "In which order" in text and "sum to" not in text, text
+    assert "in another order" in text and "sum to" not in text, text
 
 
 def cost_of_tensors(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
@@ -353,12 +353,105 @@ def test_a_relation_to_the_correct_numbers_is_named_in_any_exercise(answer, name
         (lambda x, heads: x[..., heads + 99], "index_out_of_range"),
         (lambda x, heads: x if x > 0 else -x, "truth_of_many"),
         (lambda x, heads: x + None, "none_used"),
+        (lambda x, heads: torch.bmm(x[None], x), "another_number_of_axes"),
+        (lambda x, heads: torch.mm(x, x), "another_number_of_axes"),
+        (lambda x, heads: torch.einsum("nd,md->nm", x, x), "another_number_of_axes"),
+        (lambda x, heads: torch.cat([x, x[0]]), "another_number_of_axes"),
+        (lambda x, heads: torch.bmm(x, x.new_zeros(99, 1, 1)), "sizes_do_not_fit"),
+        (lambda x, heads: torch.stack([x, x[..., :1]]), "sizes_do_not_fit"),
+        (lambda x, heads: heads.pow(2), "number_as_tensor"),
+        (lambda x, heads: heads[0], "number_as_tensor"),
+        (lambda x, heads: torch.sqrt(heads), "number_as_tensor"),
         (lambda x, heads: 1 / 0, None),
     ],
 )
 def test_an_error_is_named_if_its_message_tells_what_the_code_does(answer, named):
     report = grade("split_heads", answer)
     assert report.mistake == named and "Your code raised" in report.findings[0].message
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "mistake", "also"),
+    [
+        ("additive_mask", lambda *given: inverted(*given)[None], "inverted", "size 1 too many"),
+        ("additive_mask", lambda *given: inverted(*given).mT, "inverted", "two axes"),
+        (
+            "causal_mask",
+            lambda *n, **more: next_allowed(*n, **more).float(),
+            "own_key_dropped",
+            "type",
+        ),
+        (
+            "causal_mask",
+            lambda *n, **more: next_allowed(*n, **more).long(),
+            "own_key_dropped",
+            "type",
+        ),
+        (
+            "attention_pooling",
+            lambda *given: scaled_pooling(*given)[::-1],
+            "scaled_already",
+            "results in another order",
+        ),
+        (
+            "batched_scores",
+            lambda queries, keys: (queries @ keys.mT / queries.shape[-1] ** 0.5).softmax(-1),
+            "scaled_already",
+            "the softmax of the result",
+        ),
+        (
+            "attention_cost",
+            lambda batch, n, m, d, d_v, **_: {
+                "flops": batch * n * m * (d + d_v),
+                "score_bytes": batch * n * n,
+            },
+            "factor_2_missing",
+            "Another mistake makes your `score_bytes` wrong",
+        ),
+    ],
+)
+def test_a_known_mistake_is_named_if_its_results_are_changed_or_some_are_wrong_otherwise(
+    name, answer, mistake, also
+):
+    report = grade(name, answer)
+    assert report.mistake == mistake and also in report.findings[0].message
+
+
+def inverted(mask, dtype=torch.float32):
+    return torch.where(mask, -math.inf, 0.0).to(dtype)
+
+
+def next_allowed(num_queries, num_keys=None, *, device=None):
+    num_keys = num_queries if num_keys is None else num_keys
+    ones = torch.ones(num_queries, num_keys, dtype=torch.bool, device=device)
+    return ones.tril(num_keys - num_queries + 1)
+
+
+def scaled_pooling(queries, keys, values):
+    weights = (queries @ keys.mT / queries.shape[-1] ** 0.5).softmax(-1)
+    return weights @ values, weights
+
+
+def test_results_of_only_bools_do_not_show_a_known_mistake_of_another_type():
+    def constant(module, queries, keys, values, valid_lens):
+        return torch.tensor(True)
+
+    assert grade("batch_items_independent", constant).mistake is None
+
+
+def with_a_table(num_queries, num_keys=None, *, device=None, table={}):  # noqa: B006
+    num_keys = num_queries if num_keys is None else num_keys
+    if num_queries not in table:
+        table[num_queries] = right_mask(num_queries, num_keys, device=device)
+    return table[num_queries]
+
+
+def test_the_report_of_an_answer_with_state_names_the_variable():
+    report = grade("causal_mask", with_a_table)
+    assert report.score < 1
+    assert any("changes `table`, which later calls can see" in note for note in report.notes)
+    assert not grade("causal_mask", right_mask).notes
+    assert not any("can see" in note for note in grade("causal_mask", lambda n, m=None: n).notes)
 
 
 def test_a_second_flaw_may_change_the_values_of_half_of_the_problems():

@@ -174,6 +174,42 @@ def named_parts(
     return list(zip(names, expected, found.values(), strict=True))
 
 
+def wrong_parts(
+    returns: Sequence[Returned], probe: Probe, expected: Any, recorded: Recorded | None
+) -> dict[str, Recorded]:
+    """Return the parts of a result with other numbers than expected, by name."""
+    return {
+        name: got
+        for name, want, got in (named_parts(returns, expected, recorded) if recorded else [])
+        if want is not None
+        and (
+            got.data is None
+            or not arrays_agree(np.asarray(want), got.data, tolerance_for(probe, got))
+        )
+    }
+
+
+def has_the_wrong_parts(
+    returns: Sequence[Returned],
+    probe: Probe,
+    expected: Any,
+    ours: Recorded | None,
+    theirs: Recorded | None,
+) -> bool:
+    """Return whether two results are the same, or the same in all parts that are wrong in `theirs`.
+
+    In the second case, other parts of `ours` are also wrong.
+    """
+    if same_record(probe, ours, theirs):
+        return True
+    wrong, own = (wrong_parts(returns, probe, expected, one) for one in (theirs, ours))
+    return (
+        bool(wrong)
+        and wrong.keys() < own.keys()
+        and same_records(probe, {name: own[name] for name in wrong}, wrong)
+    )
+
+
 def entry_that_differs(expected: np.ndarray, data: np.ndarray, tolerance: float) -> str:
     """Return text like "[1, 2] is 0.5; the definition gives 0.25", or "" if no entry differs."""
     if expected.shape != data.shape:

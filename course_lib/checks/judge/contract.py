@@ -40,7 +40,7 @@ def _parts(returns: Sequence[Returned], recorded: Recorded) -> list[tuple[Return
 def wrong_type(returns: Sequence[Returned], expected: Any, recorded: Recorded) -> Problem | None:
     if recorded.kind == "none" and expected is not None:
         hint = "Is a `return` missing on some path, or is None the result of other arguments?"
-        return Problem("returned_none", "Your code returned None.", hint)
+        return Cause("returned_none", "Your code returned None.", hint)
     several = recorded.kind in ("tuple", "list") and len(recorded.items) == len(returns)
     if len(returns) > 1 and not several:  # a list is unpacked like a tuple
         names = ", ".join(contract.name for contract in returns)
@@ -56,7 +56,7 @@ def _wrong_kind(contract: Returned, want, got: Recorded) -> Problem | None:
     if want is None:
         if got.kind == "none":
             return None
-        return Problem("not_none", f"Expected None; got {describe(got)}.")
+        return Cause("not_none", f"Expected None; got {describe(got)}.")
     wrong = got.kind not in _ACCEPTED.get(contract.kind, (contract.kind,))
     if not wrong and got.data is None and got.kind not in ("dict", "str"):
         cannot = f"The numbers of `{contract.name}` cannot be read: it is {describe(got)}"

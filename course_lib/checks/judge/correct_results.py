@@ -1,4 +1,4 @@
-"""Observe correct results, and mistakes that change them, without running an answer."""
+"""Observe correct results, and mistakes that change results before they are returned."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,30 +19,54 @@ Outcome = tuple[Observation, list[Violation]]
 
 @dataclass(frozen=True)
 class ChangedResult:
-    """A model that changes correct results. `change` gets them as an answer would return them."""
+    """A model that changes results. `change` gets them as an answer would return them.
+
+    They are the correct ones, or those of a wrong answer, `of`.
+    """
 
     change: Callable
+    of: Callable | None = None
 
     def __call__(self, *results: Any) -> Any:
         """Change these results."""
         return self.change(*results)
 
     def observe(self, exercise: Exercise, probe: Probe, expected: Expected) -> Outcome:
-        """Return the observation of an answer with this mistake on a probe, if it applies."""
+        """Return the observation of an answer that changes correct results, if it can."""
         right = correct_observation(exercise, probe, expected)
         if probe.raises:
             return right, []
-        results = _correct_results(exercise, probe, expected)
+        seen = self._changed(_correct_results(exercise, probe, expected), probe, expected)
+        if seen is None or find_violations(exercise, probe, expected, right):
+            return right, []
+        return seen, find_violations(exercise, probe, expected, seen)
+
+    def observe_after(
+        self, other: Observation, exercise: Exercise, probe: Probe, expected: Expected
+    ) -> Observation:
+        """Return the observation of an answer that changes the results of `other`, if it can."""
+        outputs, number = other.outputs, len(exercise.returns)
+        if outputs is None or (number > 1 and len(outputs.items) != number):
+            return other
+        parts = list(outputs.items.values()) if number > 1 else [outputs]
+        if any(part.data is None for part in parts):
+            return other
+        return self._changed(list(map(_returned, parts)), probe, expected) or other
+
+    def _changed(self, results: list[Any], probe: Probe, expected: Expected) -> Observation | None:
         try:
             with np.errstate(all="ignore"):
                 made = self.change(*results)
         except Exception:
-            return right, []
-        if find_violations(exercise, probe, expected, right):
-            return right, []
-        made = list(made) if isinstance(made, tuple) else [made]
-        seen = _observed(made, probe, expected)
-        return seen, find_violations(exercise, probe, expected, seen)
+            return None
+        return _observed(list(made) if isinstance(made, tuple) else [made], probe, expected)
+
+
+def _returned(part: Recorded) -> Any:
+    """Return a recorded result as it was returned."""
+    if part.kind == "tensor":
+        return torch.from_numpy(np.array(part.data)).to(getattr(torch, part.dtype))
+    return part.numbers if part.kind == "array" else part.numbers.item()
 
 
 def correct_observation(exercise: Exercise, probe: Probe, expected: Expected) -> Observation:

@@ -10,20 +10,33 @@ A mistake is named if it has no consequence where the answer is correct, and sho
 of the problems that fail, or in exactly half if the plainest is among them. The other problems may
 fail because of a second flaw. A cause must also show in the plainest. If several mistakes are left,
 the one that shows in the most problems is named. Ties go to one that shows in the plainest problem,
-and then to the first in the order above.
+and then to the first in the order above. If none is left, a known mistake may also be named if the
+answer makes further results wrong, or changes the results of that mistake in one of a few ways, for
+example by exchanging two axes.
 """
 
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from course_lib.checks.judge.comparisons import Cause, Problem, same_record, same_records
+from course_lib.checks.judge.comparisons import (
+    Cause,
+    Problem,
+    same_record,
+    same_records,
+    wrong_parts,
+)
 from course_lib.checks.judge.correct_results import ChangedResult
 from course_lib.checks.judge.definitions import Exercise, Mistake
 from course_lib.checks.judge.example import importance
-from course_lib.checks.judge.general_mistakes import RELATIONS, are_related, general_mistakes
+from course_lib.checks.judge.general_mistakes import (
+    RELATIONS,
+    are_related,
+    general_mistakes,
+    second_mistakes,
+)
 from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.judge.violations import (
     HYGIENE,
@@ -34,6 +47,7 @@ from course_lib.checks.judge.violations import (
 )
 from course_lib.checks.observe.call import observe
 from course_lib.checks.observe.observation import Observation
+from course_lib.checks.observe.record import Recorded
 
 _NUMBERS = ("raised", "type", "kind", "shape", "values", "parameters")
 
@@ -49,7 +63,7 @@ class Explanation:
     """A mistake, and the failing problems in which the answer shows it, with the aspects.
 
     `says_little` means that the results are only words or Python bools, which other mistakes may
-    also give.
+    also give. `also_wrong` names results, of several, that are wrong for another reason.
     """
 
     mistake: Mistake
@@ -58,6 +72,7 @@ class Explanation:
     says_little: bool
     is_cause: bool = False
     replayed: Outcomes = field(default_factory=dict)
+    also_wrong: Sequence[str] = ()
 
     @property
     def is_whole(self) -> bool:
@@ -76,6 +91,8 @@ class _Naming:
     def __init__(self, exercise: Exercise, prepared: Prepared, outcomes: Outcomes):
         self.exercise = exercise
         self.probes = {probe.name: probe for probe, _ in prepared if probe.name in outcomes}
+        self.prepared = prepared
+        self.expected = {probe.name: expected for probe, expected in prepared}
         self.outcomes = outcomes
         self.found = {name: _by_aspect(found) for name, (_, found) in outcomes.items()}
         serious = [name for name, found in self.found.items() if found.keys() - set(HYGIENE)]
@@ -117,6 +134,57 @@ class _Naming:
             return found
         same = (_same_error(self.outcomes[n][0], replayed[n][0]) for n in found.shown)
         return found if all(same) else None
+
+    def explained_in_part(self, mistake: Mistake, replayed: Outcomes) -> Explanation | None:
+        """Return the explanation by a known mistake for those results that it makes wrong."""
+
+        def look(name: str) -> frozenset[str] | None:
+            if not replayed[name][1]:
+                return None
+            theirs, ours = (self.wrong_parts(name, one) for one in (replayed, self.outcomes))
+            has_all = bool(theirs) and theirs.keys() <= ours.keys()
+            same = has_all and same_records(
+                self.probes[name], {part: ours[part] for part in theirs}, theirs
+            )
+            return frozenset(_telling(self.found[name]) if same else ())
+
+        found = self.explained_by(mistake, look, replayed=replayed)
+        if found is None:
+            return None
+        also = (
+            self.wrong_parts(name, self.outcomes).keys() - self.wrong_parts(name, replayed).keys()
+            for name in found.shown
+        )
+        return replace(found, also_wrong=sorted(set().union(*also)))
+
+    def wrong_parts(self, name: str, outcomes: Outcomes) -> dict[str, Recorded]:
+        """Return the results that are wrong in a problem, by name."""
+        outputs, returns = outcomes[name][0].outputs, self.exercise.returns
+        return wrong_parts(returns, self.probes[name], self.expected[name].outputs, outputs)
+
+    def explained_by_two(
+        self, mistake: Mistake, replayed: "Replay"
+    ) -> Iterator[Explanation | None]:
+        """Yield explanations by a known mistake whose results the answer changes.
+
+        The plainest problem in which the known mistake has a consequence must show both.
+        """
+        name = next((name for name in self.failing if replayed[name][1]), None)
+        if name is None or _says_little(replayed[name][0]):
+            return
+        probe, ours = self.probes[name], self.outcomes[name][0].outputs
+        for fact, change in second_mistakes(self.exercise):
+            model, before = ChangedResult(change, replayed.model), replayed[name][0]
+            seen = model.observe_after(before, self.exercise, probe, self.expected[name])
+            if same_record(probe, ours, seen.outputs):
+                both = Replay(self.exercise, model, self.prepared)
+                named = replace(mistake, answers=(model,), message=f"{mistake.message} {fact}")
+                look = functools.partial(self.shows_both, replayed, both)
+                yield self.explained_by(named, look, replayed=both)
+
+    def shows_both(self, known: Outcomes, both: Outcomes, name: str) -> frozenset[str] | None:
+        """Return what `shows` does, or None where the known mistake alone has no consequence."""
+        return self.shows(both, name) if known[name][1] else None
 
     def shows(self, replayed: Outcomes, name: str) -> frozenset[str] | None:
         """Return the aspects in which the answer has the same record as a known mistake."""
@@ -231,23 +299,29 @@ class Replay(dict[str, tuple[Observation, list[Violation]]]):
 
     def __init__(self, exercise: Exercise, model: Callable, prepared: Prepared):
         super().__init__()
-        self._exercise, self._model = exercise, model
+        self._exercise, self.model = exercise, model
         self._prepared = {probe.name: (probe, expected) for probe, expected in prepared}
+        is_second = isinstance(model, ChangedResult) and model.of is not None
+        self._first = Replay(exercise, model.of, prepared) if is_second else None
 
     def __missing__(self, name: str) -> tuple[Observation, list[Violation]]:
         probe, expected = self._prepared[name]
-        if isinstance(self._model, ChangedResult):
-            self[name] = self._model.observe(self._exercise, probe, expected)
+        if isinstance(self.model, ChangedResult) and self._first is None:
+            self[name] = self.model.observe(self._exercise, probe, expected)
+            return self[name]
+        if self._first is None:
+            seen = observe(self.model, probe, watched=False)
         else:
-            seen = observe(self._model, probe, watched=False)
-            self[name] = seen, find_violations(self._exercise, probe, expected, seen)
+            before = self._first[name][0]
+            seen = self.model.observe_after(before, self._exercise, probe, expected)
+        self[name] = seen, find_violations(self._exercise, probe, expected, seen)
         return self[name]
 
 
 @functools.lru_cache(maxsize=64)
 def _replays(
     exercise: Exercise, seed: str, which: Callable[[Exercise], Sequence[Mistake]]
-) -> Sequence[tuple[Mistake, Outcomes]]:
+) -> Sequence[tuple[Mistake, Replay]]:
     """Return each mistake of `which(exercise)` with its results on the problems of a seed."""
     prepared = prepare(exercise, seed)
     return tuple(
@@ -281,6 +355,10 @@ def explain(
         for mistake in RELATIONS:
             look = functools.partial(naming.related, mistake.answers[0])
             found.append(naming.explained_by(mistake, look))
+    if replay and not any(found) and not broken:
+        known = _replays(exercise, seed, _known)
+        found += itertools.starmap(naming.explained_in_part, known)
+        found += itertools.chain.from_iterable(itertools.starmap(naming.explained_by_two, known))
     if not any(found) and not broken:
         found += (naming.explained_by(*pair, is_cause=True) for pair in naming.cut_off())
     named = [one for one in found if one] + broken

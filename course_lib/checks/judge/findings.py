@@ -220,10 +220,14 @@ def _of_another_input(sentence: str) -> str:
 def _named(one: Explanation, part: str) -> Finding:
     """Return the finding on the known mistake, with its share of failing probes."""
     message = one.mistake.message
+    if one.also_wrong:
+        wrong = " and ".join(f"`{name}`" for name in one.also_wrong)
+        message += f" Another mistake makes your {wrong} wrong, too."
     if not one.is_whole:
+        exactly = "exactly " * (not one.also_wrong)
         message = (
             f"On {len(one.shown)} of the {one.num_failing} inputs that fail, your results show "
-            f"exactly this mistake: {message}"
+            f"{exactly}this mistake: {message}"
         )
     elif one.says_little:
         message = f"Your answers are those that this mistake would give: {message}"
@@ -257,3 +261,11 @@ def notes_of(seen: Mapping[str, Observation]) -> list[str]:
         if observation.stderr.strip():
             notes.append("Your code wrote to stderr: " + observation.stderr.strip()[:200])
     return list(dict.fromkeys(notes))[:3]
+
+
+def note_on_state(seen: Mapping[str, Observation]) -> list[str]:
+    """Return a note on variables that calls changed, because an example shows a single call."""
+    changed = dict.fromkeys(name for observation in seen.values() for name in observation.kept)
+    names = " and ".join(f"`{name}`" for name in [*changed][:2])
+    says = f"Your code changes {names}, which later calls can see, so an input may fail only after "
+    return [says + "other calls."] if changed else []

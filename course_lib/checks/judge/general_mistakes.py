@@ -47,10 +47,14 @@ def _finite(result) -> Any:
     return result
 
 
-def general_mistakes(exercise: Exercise) -> tuple[Mistake, ...]:
-    """Return the mistakes that any answer with this number of results can make."""
+def general_mistakes(exercise: Exercise, *, one_by_one: bool = True) -> tuple[Mistake, ...]:
+    """Return the mistakes that any answer with this number of results can make.
+
+    Those that change all results also come for each single one, if there are several and
+    `one_by_one` is true.
+    """
     num_results = len(exercise.returns)
-    places = [None, *range(num_results)] if num_results > 1 else [None]
+    places = [None, *range(num_results)] if one_by_one and num_results > 1 else [None]
 
     def says(id: str, models: list[Callable], fact: str, question: str) -> Mistake:
         return Mistake(id, tuple(map(ChangedResult, models)), fact, question)
@@ -162,6 +166,36 @@ def general_mistakes(exercise: Exercise) -> tuple[Mistake, ...]:
             )
         )
     return tuple(found)
+
+
+def second_mistakes(exercise: Exercise) -> list[tuple[str, Callable]]:
+    """Return changes of all results that known mistakes may come with, each after its fact."""
+    found = [
+        (_AS_SECOND[mistake.id], model.change)
+        for mistake in general_mistakes(exercise, one_by_one=False)
+        for model in mistake.answers
+        if mistake.id in _AS_SECOND
+    ]
+    kind = "Besides, your result has another type or dtype than the one asked for."
+    return found + [(kind, functools.partial(_each, convert)) for convert in _CONVERSIONS]
+
+
+def _each(convert: Callable, *results: Any) -> Any:
+    found = tuple(map(convert, results))
+    return found if len(found) > 1 else found[0]
+
+
+_CONVERSIONS = (torch.Tensor.byte, torch.Tensor.long, torch.Tensor.float, torch.Tensor.numpy)
+_CONVERSIONS += (float, torch.as_tensor)
+_AS_SECOND = {
+    "transposed_result": "Besides, two axes of your result are exchanged.",
+    "axis_kept": "Besides, your result has one axis of size 1 too many.",
+    "squeezed": "Besides, your result lacks an axis of size 1.",
+    "logarithm_or_exponential": "Besides, you take the logarithm or the exponential of the result.",
+    "softmax_of_the_result": "Besides, you take the softmax of the result.",
+    "results_in_another_order": "Besides, you return the results in another order.",
+    "one_result_only": "Besides, you return only one of the results.",
+}
 
 
 def are_related(holds: Callable, returns: Sequence[Returned], wrong: Violation) -> bool | None:

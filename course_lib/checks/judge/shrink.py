@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.checks.judge.comparisons import same_record
+from course_lib.checks.judge.comparisons import has_the_wrong_parts, same_record
 from course_lib.checks.judge.definitions import Exercise, Mistake
 from course_lib.checks.judge.explain import Replay
 from course_lib.checks.judge.general_mistakes import RELATIONS, are_related
@@ -139,7 +139,9 @@ def _reproduces(exercise: Exercise, mistake: Mistake, found: Violation) -> bool:
         Replay(exercise, model, [(probe, found.expected)])[probe.name][0]
         for model in mistake.answers
     )
-    return any(same_record(probe, found.seen.outputs, replay.outputs) for replay in replays)
+    theirs = (replay.outputs for replay in replays)
+    compared = exercise.returns, probe, found.expected.outputs, found.seen.outputs
+    return any(has_the_wrong_parts(*compared, outputs) for outputs in theirs)
 
 
 def _cut(probe: Probe, sizes: Mapping[int, int], name: str) -> Probe:

@@ -22,6 +22,7 @@ from course_lib.checks.judge.explain import explain
 from course_lib.checks.judge.findings import (
     NOTHING_KNOWN,
     findings_of,
+    note_on_state,
     notes_of,
 )
 from course_lib.checks.judge.prepare import prepare
@@ -243,7 +244,7 @@ def _worded(verdict: _Verdict, seed: str, observe_more: Observer | None) -> Repo
         mistake=explanation and explanation.mistake.id,
         tally=tally,
         example=Example() if shown is None else example_of(exercise, shown),
-        notes=[BEYOND_A_LIMIT] * beyond_a_limit(verdict.outcomes) + notes,
+        notes=[BEYOND_A_LIMIT] * beyond_a_limit(verdict.outcomes) + note_on_state(seen) + notes,
     )
 
 

@@ -557,14 +557,25 @@ def _raised_problem(probe: Probe, seen: Observation, raised: Raised) -> Problem:
     return Problem("raised", message, hint)
 
 
-_SIZES = "must match|not be broadcast|shape mismatch|invalid for input|multiplied|batch2|core dim"
-_AXES = "to unpack|Dimension out of range|too many indices|desired ordering|axes don't match"
+_SIZES = (
+    "must match|not be broadcast|not broadcast|shape mismatch|invalid for input|multiplied"
+    "|first two dimensions|to be equal size|core dim"
+)
+_AXES = (
+    "to unpack|Dimension out of range|too many indices|desired ordering|axes don't match"
+    "|must be a (\\dD tensor|matrix)|number of (subscripts|dimensions)"
+)
+_A_NUMBER = "'(int|float|bool)' object (has no|is not)|must be Tensor, not (int|float|bool)"
 _ERRORS = (  # patterns of messages that tell what the code does
     ("NoneType", "none_used", "Your code uses None as if it were a value."),
     ("view size", "view_impossible", "Only `reshape` can join axes after a transpose."),
     (_AXES, "another_number_of_axes", "Your code expects another number of axes."),
+    (_A_NUMBER, "number_as_tensor", "Your code uses a Python number as if it were a tensor."),
     ("is ambiguous", "truth_of_many", "`if`, `and` and `not` need one bool, not a tensor of many."),
     (_SIZES, "sizes_do_not_fit", "Your code combines sizes that do not fit each other."),
+    ("generator' object", "iterator_as_list", "Your code uses an iterator as if it were a list."),
+    ("number of gradients", "gradients_missing", "`backward` returns one value per argument."),
+    ("invalid gradient at", "gradient_misplaced", "`backward` returns a gradient of wrong shape."),
     ("out of (range|bounds)", "index_out_of_range", "Your code asks for a missing entry."),
 )
 

@@ -37,6 +37,7 @@ from course_lib.checks.observe.global_state import (
     random_states_kept,
     seed_all,
     usual_settings,
+    variables_that_stay,
 )
 from course_lib.checks.observe.observation import MAX_TEXT, Observation, OnTheCpu, Raised
 from course_lib.checks.observe.probe import Array, Built, Dtype, Probe
@@ -78,6 +79,7 @@ def observe(obj: Any, probe: Probe, *, watched: bool = True) -> Observation:
     kwargs = {name: materialise(value, probe.dtype) for name, value in probe.kwargs.items()}
     stdout, stderr = _Unclosed(), _Unclosed()
     streams = contextlib.redirect_stderr(stderr), contextlib.redirect_stdout(stdout)
+    before = variables_that_stay(obj) if watched else {}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with usual_settings() as changed, streams[0], streams[1]:
@@ -87,6 +89,9 @@ def observe(obj: Any, probe: Probe, *, watched: bool = True) -> Observation:
                 phase = seen.raised.phase if seen.raised else "call"
                 seen.raised = _describe_exception(error, phase)
     seen.settings = tuple(changed)
+    after = variables_that_stay(obj) if watched else {}
+    names = [name for name in after if before.get(name) != after[name]]
+    seen.kept = tuple(_encodable(name[:MAX_TEXT]) for name in names[:3])
     # The methods of a stream or a warning may be the student's, and may raise.
     seen.stderr = _encodable(io.StringIO.getvalue(stderr)[:MAX_TEXT])
     said = (

@@ -1,15 +1,18 @@
-"""Save and restore the global state that a call may change: random states and settings.
+"""Save, restore and compare state that a call may change: random states, settings, own variables.
 
 This runs beside the student's code and uses only the standard library, NumPy and torch.
 """
 
+import collections
 import contextlib
+import functools
 import gc
 import os
 import random
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -116,3 +119,60 @@ def usual_settings() -> Iterator[list[str]]:
             gc.enable()
         with contextlib.suppress(OSError):
             os.chdir(folder)
+
+
+_CACHED = type(functools.lru_cache(lambda: None))
+_COLLECTIONS = (dict, list, set, collections.OrderedDict, collections.defaultdict)
+
+
+def variables_that_stay(obj: Any) -> dict[str, tuple[int, int]]:
+    """Return what the code of a function or class may keep from one call to the next, by name.
+
+    These are default values, class attributes, and global and enclosing variables, also those of
+    the functions beside it that it calls. A changed value has another pair of numbers.
+    """
+    found: dict[str, tuple[int, int]] = {}
+    left = [obj]
+    for each in left:  # grows
+        kept: dict[str, Any] = {}
+        if type(each) is _CACHED:
+            kept = {each.__wrapped__.__name__: each}
+            left.append(each.__wrapped__)
+        elif type(each) is FunctionType:
+            code, last = each.__code__, each.__defaults__ or ()
+            names = code.co_varnames[: code.co_argcount]
+            kept = dict(zip(names[len(names) - len(last) :], last, strict=True))
+            kept |= each.__kwdefaults__ or {}
+            kept |= {n: each.__globals__[n] for n in _names_in(code) if n in each.__globals__}
+            with contextlib.suppress(ValueError):  # an empty cell
+                inner = [cell.cell_contents for cell in each.__closure__ or ()]
+                kept |= dict(zip(code.co_freevars, inner, strict=True))
+            kept |= vars(each)
+        elif issubclass(type(each), type):
+            kept = dict(type.__dict__["__dict__"].__get__(each))
+        left += [f for f in kept.values() if _is_beside(f, each) and f not in left]
+        found |= {name: _identity(value) for name, value in kept.items()}
+    return found
+
+
+def _is_beside(found: Any, user: Any) -> bool:
+    """Return whether a value is a function of the same module, or of a class."""
+    if type(found) is _CACHED:
+        return True
+    if type(found) is not FunctionType:
+        return False
+    return type(user) is not FunctionType or found.__globals__ is user.__globals__
+
+
+def _names_in(code: CodeType) -> set[str]:
+    inside = (_names_in(part) for part in code.co_consts if type(part) is CodeType)
+    return set(code.co_names).union(*inside)
+
+
+def _identity(value: Any) -> tuple[int, int]:
+    """Return two numbers, at least one of which is another after a usual change of the value."""
+    if type(value) in _COLLECTIONS:
+        return id(value), len(value)
+    if type(value) is torch.Tensor:
+        return id(value), value._version
+    return id(value), value.cache_info().currsize if type(value) is _CACHED else 0

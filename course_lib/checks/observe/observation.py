@@ -55,6 +55,7 @@ class Observation:
     rng_touched: bool = False
     training_changed: bool = False
     settings: tuple[str, ...] = ()  # settings that the call left changed
+    kept: tuple[str, ...] = ()  # variables of the answer that the call left changed
     calls: dict[str, int] = field(default_factory=dict)  # if the probe asks for them
     steps: int = 0  # lines of student code run, if the probe has a `loops` group
     spent: dict[str, int] = field(default_factory=dict)  # if the probe has a limit

@@ -453,8 +453,8 @@ class OverAxis1(FiniteFillZeroed):
 
 @mistake
 class RootOfAnotherSize(Attention):
-    """You divide the scores by the wrong number, such as a constant, the root of a root, or the
-    root of the number of queries, keys, value features, or features of all heads.
+    """You divide the scores by the wrong number, such as a constant, a rounded root, the root of a
+    root, or the root of the number of queries, keys, value features, or features of all heads.
 
     How many products are summed in one score?
     """
@@ -497,6 +497,12 @@ class RootOfTheValues(RootOfTheKeys):
 class RootOf64(Attention):
     def root(self, q) -> float:
         return 8.0
+
+
+@like(RootOfAnotherSize)
+class RootRoundedDown(Attention):
+    def root(self, q) -> float:
+        return math.isqrt(q.shape[-1])
 
 
 @like(RootOfAnotherSize)

@@ -90,6 +90,12 @@ def weights_not_transposed(queries, keys, w_q, w_k, w_v) -> Tensor:
     return torch.tanh((queries @ w_q)[:, :, None] + (keys @ w_k)[:, None]) @ w_v
 
 
+@like(weights_not_transposed)
+def weights_reshaped(queries, keys, w_q, w_k, w_v) -> Tensor:
+    projected = [x @ w.reshape(-1, len(w_v)) for x, w in ((queries, w_q), (keys, w_k))]
+    return torch.tanh(projected[0][:, :, None] + projected[1][:, None]) @ w_v
+
+
 @mistake
 def tanh_after_w_v(queries, keys, w_q, w_k, w_v) -> Tensor:
     """You multiply by w_v before you take the tanh.

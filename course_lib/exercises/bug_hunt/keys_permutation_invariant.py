@@ -90,6 +90,15 @@ def neighbors_kept(module, queries, keys, values) -> bool:
     return permuted(module, queries, keys, values, rolled, rolled)
 
 
+@like(neighbors_kept)
+def all_rotations(module, queries, keys, values) -> bool:
+    def by(shift) -> Callable:
+        return lambda count: [*range(shift, count), *range(shift)]
+
+    turns = map(by, range(1, keys.shape[1]))
+    return all(permuted(module, queries, keys, values, turn, turn) for turn in turns)
+
+
 @mistake
 def neighbors_swapped(module, queries, keys, values) -> bool:
     """Each of your orders swaps only one pair of neighboring keys. Any two keys that are not
@@ -106,6 +115,17 @@ def neighbors_swapped(module, queries, keys, values) -> bool:
         return permuted(module, queries, keys, values, order, order)
 
     return all(swapped(i) for i in range(keys.shape[1] - 1))
+
+
+@mistake
+def items_reordered(module, queries, keys, values) -> bool:
+    """You reorder the items of the batch instead of the keys of each item, so your test rejects
+    even a sound module.
+
+    Which axis of `keys` counts the keys?
+    """
+    changed = module(queries, keys.flip(0), values.flip(0))
+    return same(changed, module(queries, keys, values))
 
 
 @mistake

@@ -71,6 +71,13 @@ def lengths_given_again(module, queries, keys, values, valid_lens) -> bool:
     return all(deleted(module, queries, keys, values, valid_lens, items, lens_again=True))
 
 
+@like(lengths_given_again)
+def zeroed_with_lengths(module, queries, keys, values, valid_lens) -> bool:
+    real = (torch.arange(keys.shape[1]) < valid_lens[:, None])[..., None]
+    zeroed = module(queries, keys * real, values * real, valid_lens)
+    return same(module(queries, keys, values, valid_lens), zeroed)
+
+
 @mistake
 def zeroed_for_deleted(module, queries, keys, values, valid_lens) -> bool:
     """You set the padded keys and values to 0 instead of deleting them. The zeroed keys still get
@@ -92,6 +99,36 @@ def longest_only(module, queries, keys, values, valid_lens) -> bool:
     m = int(valid_lens.max())
     cut = module(queries, keys[:, :m], values[:, :m])
     return same(module(queries, keys, values, valid_lens), cut)
+
+
+@like(longest_only)
+def shortest_only(module, queries, keys, values, valid_lens) -> bool:
+    m = int(valid_lens.min())
+    cut = module(queries, keys[:, :m], values[:, :m])
+    return same(module(queries, keys, values, torch.full_like(valid_lens, m)), cut)
+
+
+@mistake
+def real_keys_deleted(module, queries, keys, values, valid_lens) -> bool:
+    """You delete the real keys and keep the padding, so your test rejects even a sound module.
+
+    Which keys of an item of length 2 must the second call get?
+    """
+    padding = zip(queries, keys, values, valid_lens, strict=True)
+    alone = [module(q[None], k[None, n:], v[None, n:])[0] for q, k, v, n in padding]
+    return same(module(queries, keys, values, valid_lens), torch.stack(alone))
+
+
+@mistake
+def queries_cut(module, queries, keys, values, valid_lens) -> bool:
+    """You cut the queries to the item's length, too, although the lengths count only the keys. Your
+    test never compares the outputs of the other queries.
+
+    How many queries does an item of length 2 have?
+    """
+    masked = module(queries, keys, values, valid_lens)
+    items = [(slice(b, b + 1), slice(int(n))) for b, n in enumerate(valid_lens)]
+    return all(same(masked[i], module(queries[i], keys[i], values[i])) for i in items)
 
 
 @mistake

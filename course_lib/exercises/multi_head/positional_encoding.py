@@ -121,6 +121,12 @@ def base_inverted(num_positions, embed_dim, **to) -> Tensor:
 
 
 @like(base_100)
+def exponent_rounded_down(num_positions, embed_dim, **to) -> Tensor:
+    columns = torch.arange(embed_dim)
+    return alternating(torch.arange(num_positions), columns, torch.zeros(embed_dim)).to(**to)
+
+
+@like(base_100)
 def rates_to_the_last(num_positions, embed_dim, **to) -> Tensor:
     columns, half = torch.arange(embed_dim), (embed_dim + 1) // 2
     exponents = (columns // 2).double() / max(half - 1, 1)

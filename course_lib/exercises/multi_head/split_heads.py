@@ -55,6 +55,16 @@ def axes_left(x, num_heads) -> Tensor:
 
 
 @mistake
+def joined_to_the_items(x, num_heads) -> Tensor:
+    """You join the axes of items and heads: the result is (batch * num_heads, num_positions,
+    head_dim).
+
+    Which last step joins the two axes?
+    """
+    return axes_left(x, num_heads).transpose(1, 2).flatten(0, 1)
+
+
+@mistake
 def interleaved(x, num_heads) -> Tensor:
     """Your heads are interleaved: head 0 gets every num_heads-th feature instead of one block of
     neighboring features.

@@ -98,6 +98,12 @@ class OnlyNewReturned(Cache):
         return keys, values
 
 
+@like(Overwritten)
+class OnlyKeysKept(Cache):
+    def append(self, keys, values) -> tuple[Tensor, Tensor]:
+        return super().append(keys, values)[0], values
+
+
 @mistake
 class NewFirst(Cache):
     """You put the new positions before the old ones, in the keys, the values, or both.

@@ -36,7 +36,6 @@ _OF_TWO_DEVICES = (
 # Scenarios that create tensors of their own, on the default device.
 _WITH_OWN_TENSORS = (
     "after_a_call_with_lengths",
-    "after_a_call_with_a_mask",
     "among_other_models",
     "head_switched_off",
     "load_weights",

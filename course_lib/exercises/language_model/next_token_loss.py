@@ -67,9 +67,9 @@ def shifted_the_other_way(logits, tokens) -> Tensor:
 
 @mistake
 def last_position_counted(logits, tokens) -> Tensor:
-    """You also score the last position of a text, which has no next token. Your code uses the first
-    token of the same text as its target, or that of the next text if you join the texts before you
-    shift.
+    """You also score the last position of a text, which has no next token. Its target in your code
+    is the first token of the same text. If you join the texts before you shift, it is the first
+    token of the next text.
 
     How many predictions can you score in a text of n tokens?
     """

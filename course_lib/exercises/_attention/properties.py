@@ -67,7 +67,8 @@ def seen(probe: Probe, recorded: Recorded | None) -> tuple[np.ndarray, np.ndarra
 
 def more_than_rounding(probe: Probe) -> float:
     """Return a difference that is too large for rounding in the dtype of the probe."""
-    return {"float16": 1e-2, "float32": 1e-3}.get(probe.dtype or "float64", 1e-6)
+    much = {"bfloat16": 5e-2, "float16": 1e-2, "float32": 1e-3}
+    return much.get(probe.dtype or "float64", 1e-6)
 
 
 def place_of(index: tuple[int, ...]) -> str:

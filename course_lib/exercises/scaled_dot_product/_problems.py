@@ -51,7 +51,7 @@ def outputs_are_not_weighted_values(probe, seen) -> Problem | None:
     much = more_than_rounding(probe)
     # If the product overflows in the dtype of the outputs, it cannot be compared with them.
     is_finite = np.isfinite(weights).all() and np.isfinite(made).all()
-    if not is_finite or np.allclose(made, theirs, rtol=much, atol=1e-4):
+    if not is_finite or np.allclose(made, theirs, rtol=much, atol=max(much, 1e-4)):
         return None
     return Problem(
         "outputs_are_not_weighted_values",

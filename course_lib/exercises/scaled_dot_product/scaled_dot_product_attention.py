@@ -85,6 +85,8 @@ def edges(rng) -> Problems:
     yield from far_above(rng, mask=FAR)
     yield "Float32 queries, keys and values must work and give float32."
     yield edge(*draw((2,), 3, 5, 4, 6), [2, 4], dtype="float32")
+    yield "Bfloat16 queries, keys and values must work and give bfloat16."
+    yield edge(*draw((2,), 3, 4, 5, 2), [4, 3], dtype="bfloat16")
     yield "Each call is independent: other calls with the same shapes must change nothing."
     yield edge(*draw((2,), 3, 4, 5, 2), [3, 1], scenario="between_calls")
 

@@ -121,7 +121,9 @@ def judged(probe: Probe, expected, recorded) -> Problem | None:
     return None
 
 
-_WHY_ACCEPTED = "Do any of your calls show it? If so, what does your comparison return there?"
+_WHY_ACCEPTED = (
+    "Does any of your calls show the difference? If so, what does your comparison return there?"
+)
 _WHY_REJECTED = (
     "What differs between the calls, and which entries of their results do you compare?",
     "How far apart may two numbers be if they are equal except for rounding?",

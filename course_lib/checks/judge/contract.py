@@ -39,7 +39,7 @@ def _parts(returns: Sequence[Returned], recorded: Recorded) -> list[tuple[Return
 
 def wrong_type(returns: Sequence[Returned], expected: Any, recorded: Recorded) -> Problem | None:
     if recorded.kind == "none" and expected is not None:
-        hint = "Is a `return` missing on some path, or is None the result of other arguments?"
+        hint = "Is a `return` missing on some path, or does your code return None on purpose?"
         return Cause("returned_none", "Your code returned None.", hint)
     several = recorded.kind in ("tuple", "list") and len(recorded.items) == len(returns)
     if len(returns) > 1 and not several:  # a list is unpacked like a tuple

@@ -161,15 +161,15 @@ _OF_OUTPUTS = ("type", "kind", "shape", "values", "dtype", "device")
 _CALLS = {
     "between_calls": "this one, between two others",
     "after_another_call": "this one, after two others",
-    "after_a_call_with_lengths": "this one, after one with lengths",
-    "after_a_call_with_a_mask": "this one, after one with a mask",
+    "after_a_call_with_lengths": "this one, after a call with lengths",
+    "after_a_call_with_a_mask": "this one, after a call with a mask",
     "one_at_a_time": "this one, with a generator instead of the list",
     "twice": "this one, twice with the same objects",
-    "with_a_device": "this one, after one with device=",
-    "with_a_device_and_a_dtype": "this one, after one with device= and dtype=",
+    "with_a_device": "this one, after a call with device=",
+    "with_a_device_and_a_dtype": "this one, after a call with device= and dtype=",
     "two_caches_filled": "one for each part, each followed by one of a second cache",
     "two_texts_in_turn": "one for each piece, each after one with another text and cache",
-    "made_with_device_and_dtype": "this one, also built with device= and dtype=",
+    "made_with_device_and_dtype": "this one, on a module that is built with device= and dtype=",
 }
 
 

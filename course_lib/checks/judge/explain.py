@@ -180,7 +180,11 @@ class _Naming:
                 both = Replay(self.exercise, model, self.prepared)
                 named = replace(mistake, answers=(model,), message=f"{mistake.message} {fact}")
                 look = functools.partial(self.shows_both, replayed, both)
-                yield self.explained_by(named, look, replayed=both)
+                found = self.explained_by(named, look, replayed=both)
+                # Where the known mistake alone has no consequence, the change may explain all.
+                shown = {name: self.shows(both, name) for name in self.failing}
+                shown = {name: aspects for name, aspects in shown.items() if aspects}
+                yield found and replace(found, shown=shown)
 
     def shows_both(self, known: Outcomes, both: Outcomes, name: str) -> frozenset[str] | None:
         """Return what `shows` does, or None where the known mistake alone has no consequence."""

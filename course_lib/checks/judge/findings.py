@@ -31,8 +31,8 @@ NOTHING_KNOWN = "Your result differs from the one that the definition gives."
 _POINTERS = {
     "values": "Which of your steps differs from what the statement asks for?",
     "gradients": (
-        "Does every step stay in the graph, without underflow, and without writing into a tensor "
-        "that it needs?"
+        "Is the formula right, and does every step stay in the graph, without underflow, and "
+        "without writing into a tensor that it needs?"
     ),
     "attributes": "Which tensor do you store, and at which point in the call?",
 }

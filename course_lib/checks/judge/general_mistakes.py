@@ -261,6 +261,6 @@ RELATIONS = (
         (_scaled,),
         "Your numbers are the correct ones multiplied by a factor, which may differ from row to "
         "row.",
-        "Does your code leave out a division, divide twice, or take a mean instead of a sum?",
+        "Which step multiplies or divides by a number that the formula does not have there?",
     ),
 )

@@ -268,7 +268,7 @@ def _wrong_attribute(
         return Problem(
             "attribute_shape",
             f"`self.{name}` must have shape {np.shape(value)}; yours has {tuple(got.shape)}.",
-            "Which axes should it have, and in which order?",
+            "Does each call store its own weights, with the axes in the order asked for?",
         )
     if not arrays_agree(np.asarray(value), got.data, tolerance_for(probe, got)):
         which = "after the softmax" + " and before dropout" * probe.training
@@ -312,8 +312,8 @@ _STAYS = {
 
 
 _LEAVES_THE_GRAPH = (
-    "What keeps a step out of the graph (`no_grad`, `float()`, `.item()`, `.detach()`, NumPy, a "
-    "new `Parameter`)?"
+    "Does your result use it? If so, which step leaves the graph (`no_grad`, `float()`, `.item()`, "
+    "`.detach()`, `argmax`, NumPy, a new `Parameter`)?"
 )
 
 
@@ -568,14 +568,18 @@ _AXES = (
 _A_NUMBER = "'(int|float|bool)' object (has no|is not)|must be Tensor, not (int|float|bool)"
 _ERRORS = (  # patterns of messages that tell what the code does
     ("NoneType", "none_used", "Your code uses None as if it were a value."),
-    ("view size", "view_impossible", "Only `reshape` can join axes after a transpose."),
-    (_AXES, "another_number_of_axes", "Your code expects another number of axes."),
+    ("view size", "view_impossible", "`view` cannot join axes after a transpose."),
+    (_AXES, "another_number_of_axes", "The number of axes does not fit an operation."),
     (_A_NUMBER, "number_as_tensor", "Your code uses a Python number as if it were a tensor."),
     ("is ambiguous", "truth_of_many", "`if`, `and` and `not` need one bool, not a tensor of many."),
     (_SIZES, "sizes_do_not_fit", "Your code combines sizes that do not fit each other."),
     ("generator' object", "iterator_as_list", "Your code uses an iterator as if it were a list."),
-    ("number of gradients", "gradients_missing", "`backward` returns one value per argument."),
-    ("invalid gradient at", "gradient_misplaced", "`backward` returns a gradient of wrong shape."),
+    ("number of gradients", "gradients_missing", "`backward` must return one value per argument."),
+    (
+        "invalid gradient at",
+        "gradient_misplaced",
+        "`backward` returns a gradient of a wrong shape.",
+    ),
     ("out of (range|bounds)", "index_out_of_range", "Your code asks for a missing entry."),
 )
 

@@ -277,8 +277,8 @@ class NothingMasked(Softmax):
 
 @mistake
 class MaskInverted(Softmax):
-    """The masking is inverted: where a mask or lengths drop keys, you drop the allowed ones
-    instead.
+    """You invert the mask, the lengths or both, so you drop keys that are allowed and keep those
+    that are not.
 
     True means 'may attend'. Does your code expect the opposite?
     """
@@ -333,8 +333,8 @@ class EitherMask(Softmax):
 
 @mistake
 class LengthsShifted(Softmax):
-    """A length of n does not allow the first n keys in your code: one key is added or missing, the
-    last keys are allowed, or a length of another query is used.
+    """In your code, a length of n does not allow exactly the first n keys: one key is added or
+    missing, the last keys are allowed, or a length of another query is used.
 
     Which positions are below a length of 2?
     """

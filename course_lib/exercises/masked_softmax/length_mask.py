@@ -88,7 +88,7 @@ def queries_joined(valid_lens, max_len) -> Tensor:
 
 @mistake
 def only_one_length_per_item(valid_lens, max_len) -> Tensor:
-    """One length per item works, but lengths of shape (batch, num_queries) can fail.
+    """Your code expects one length per item, so lengths of shape (batch, num_queries) can fail.
 
     Where must the new axis go so that keys come last, whatever the number of axes?
     """

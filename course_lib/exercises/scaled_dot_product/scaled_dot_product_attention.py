@@ -134,7 +134,7 @@ EXERCISE = Exercise(
     rules=Rules(
         forbidden=dict.fromkeys(
             READY_MADE_ATTENTION,
-            "You write it yourself here, and the next section compares the two.",
+            "You write it yourself here, and a later section compares the two.",
         )
     ),
 )

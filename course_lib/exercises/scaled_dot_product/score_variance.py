@@ -44,12 +44,12 @@ def near(probe, expected, recorded) -> Problem | None:
         return None
     for name, (factor, fact) in _FACTORS.items():
         if abs(found / factor - expected) <= DEVIATIONS * one_deviation(probe) * expected:
-            return Cause(name, fact, "Which distribution is each number drawn from, and when?")
+            return Cause(name, fact, "How do you draw the queries, and how the keys?")
     return Problem(
         "wrong_variance",
         f"{probe.says} Yours is {found:.3f} for d = {probe.args['d']}.",
-        "Are all numbers drawn independently, from the distribution that the statement names? "
-        "What does a factor before the sum do to its variance?",
+        "Is each product a sum over d features? Are all numbers drawn independently, from the "
+        "distribution that the statement names? What does a factor do to a variance?",
     )
 
 
@@ -93,9 +93,9 @@ def problems(rng) -> Problems:
     again = {"compare": "equal", "scenario": "same_seed_twice", "part": "edges", "tolerance": 3.0}
     spread = {"compare": "scatter", "scenario": "scatter", "part": "edges", "tolerance": 0.005}
     yield "Without scaling the variance of q . k is near d."
-    yield probe(4, False)
+    yield probe(8, False)
     yield scaled
-    yield probe(4, True)
+    yield probe(8, True)
     yield probe(64, True)
     yield "The estimate must come from `num_samples` independent pairs."
     yield probe(24, False, num_samples=200, **spread)

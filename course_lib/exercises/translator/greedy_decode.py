@@ -136,7 +136,7 @@ def stops_with_the_first_item(model, source, valid_lens, start, end, max_len) ->
 def pad_ends_too(model, source, valid_lens, start, end, max_len) -> Tensor:
     """A predicted pad ends your translation, but only `end` may end it.
 
-    If the model predicts the id of the pad, what is that?
+    Which single token ends a translation?
     """
     given = model, source, valid_lens, start, max_len
     return decoded(*given, lambda words: (words == end) | (words == model.pad))[:, 1:]

@@ -18,7 +18,8 @@ CLEAR = 0.05  # least gap between the two largest logits of a likeliest text
 
 def model_of(tables, training=False) -> Built:
     options = {"tables": tables, "training": training}
-    return Built("table_model", options, f"random tables, with context_length = {len(tables)}")
+    says = f"random tables, with context_length = {len(tables)}" + ", in train mode" * training
+    return Built("table_model", options, says)
 
 
 def next_logits(tables) -> Any:

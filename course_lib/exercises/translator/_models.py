@@ -54,7 +54,8 @@ def scripted(rng, *, size=1.0, says_pads=False, **options) -> Built:
         tables["previous"][:, pad] += 40
     ids = {"start": start, "end": end, "pad": pad}
     options = {**tables, **ids, "near": 2.0, "stop": 60.0, **options}
-    return Built("scripted_translator", options, "a small translator made of random tables")
+    says = "a small translator made of random tables" + ", in train mode" * ("training" in options)
+    return Built("scripted_translator", options, says)
 
 
 def sources(rng, *shape, dtype="int64") -> np.ndarray:

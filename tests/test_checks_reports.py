@@ -180,7 +180,7 @@ def rolled_over_all_items(targets, start):
 
 @contextlib.contextmanager
 def without_such_a_part(model, layer, head):
-    model.blocks[layer].no_such_part.weight.zero_()
+    int(model.blocks[layer])
     yield
 
 
@@ -212,7 +212,7 @@ def turned_as_before():
         ("MultiHeadAttention", HeadsOfAPosition, "`self.attention_weights` must have shape",
          "gradient"),
         ("shift_right", rolled_over_all_items, "`inputs`, [1, 0] is", "the very word"),
-        ("ablate_head", without_such_a_part, "in `model.blocks[layer].no_such_part",
+        ("ablate_head", without_such_a_part, "in `int(model.blocks[layer])",
          "in `return next(self.gen)`"),
     ],
 )  # fmt: skip
@@ -317,6 +317,10 @@ def mean_for_sum(a, b):
     return (a[..., :, :, None] * b[..., None, :, :]).mean(-2)
 
 
+def product(a, b):
+    return (a[..., :, :, None] * b[..., None, :, :]).sum(-2)
+
+
 def columns_reversed(a, b):
     return (a[..., :, :, None] * b[..., None, :, :]).sum(-2).flip(-1)
 
@@ -337,6 +341,10 @@ def first_factor_alone(a, b):
         (columns_reversed, "numbers_rearranged"),
         (one_sign_wrong, "negated"),
         (first_factor_alone, "gradient_cut"),
+        (lambda a, b: product(a, b).flatten(0, -3), "leading_axes_joined"),
+        (lambda a, b: product(a, b).mean(-1), "averaged_over_an_axis"),
+        (lambda a, b: product(a, b).sum(), "averaged_over_an_axis"),
+        (lambda a, b: product(a, b).round(decimals=2), "rounded"),
         (lambda a, b: mean_for_sum(a, b) + 1, None),
     ],
 )
@@ -359,6 +367,8 @@ def test_a_relation_to_the_correct_numbers_is_named_in_any_exercise(answer, name
         (lambda x, heads: torch.cat([x, x[0]]), "another_number_of_axes"),
         (lambda x, heads: torch.bmm(x, x.new_zeros(99, 1, 1)), "sizes_do_not_fit"),
         (lambda x, heads: torch.stack([x, x[..., :1]]), "sizes_do_not_fit"),
+        (lambda x, heads: x.float() @ x.mT, "dtypes_differ"),
+        (lambda x, heads: x.heads, "no_such_attribute"),
         (lambda x, heads: heads.pow(2), "number_as_tensor"),
         (lambda x, heads: heads[0], "number_as_tensor"),
         (lambda x, heads: torch.sqrt(heads), "number_as_tensor"),
@@ -444,6 +454,27 @@ def with_a_table(num_queries, num_keys=None, *, device=None, table={}):  # noqa:
     if num_queries not in table:
         table[num_queries] = right_mask(num_queries, num_keys, device=device)
     return table[num_queries]
+
+
+class ParameterMadeInACall(nn.Module):
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        scores = queries @ keys.mT / math.sqrt(queries.shape[-1])
+        weights = masked_softmax(scores, valid_lens, mask)
+        self.attention_weights = nn.Parameter(weights.detach(), requires_grad=False)
+        return self.dropout(weights) @ values
+
+
+def test_parameters_that_a_call_makes_count():
+    assert grade("DotProductAttention", ParameterMadeInACall).mistake == "extra_parameters"
+
+
+def test_a_dict_with_other_keys_is_named():
+    report = grade("attention_cost", lambda *sizes, **more: {"operations": 1, "bytes": 1})
+    assert report.mistake == "wrong_keys" and "flops" in report.findings[0].message
 
 
 def test_the_report_of_an_answer_with_state_names_the_variable():

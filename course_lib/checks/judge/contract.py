@@ -71,7 +71,7 @@ def _wrong_kind(contract: Returned, want, got: Recorded) -> Problem | None:
     if contract.kind == "dict":
         missing = [key for key in want if key not in got.items]
         if missing or any(got.items[key].data is None for key in want):
-            return Problem("wrong_type", f"The dict must hold numbers for {', '.join(want)}.")
+            return Cause("wrong_keys", f"The dict must hold numbers for {', '.join(want)}.")
         return None
     if contract.kind in ("tensor", "array"):
         kinds, words = _HELD.get(contract.dtype, ("f", "floating point numbers"))

@@ -305,16 +305,17 @@ class Replay(dict[str, tuple[Observation, list[Violation]]]):
         super().__init__()
         self._exercise, self.model = exercise, model
         self._prepared = {probe.name: (probe, expected) for probe, expected in prepared}
-        is_second = isinstance(model, ChangedResult) and model.of is not None
-        self._first = Replay(exercise, model.of, prepared) if is_second else None
+        self._first: Replay | None = None
+        if isinstance(model, ChangedResult) and model.of is not None:
+            self._first = Replay(exercise, model.of, prepared)
 
     def __missing__(self, name: str) -> tuple[Observation, list[Violation]]:
         probe, expected = self._prepared[name]
-        if isinstance(self.model, ChangedResult) and self._first is None:
+        if not isinstance(self.model, ChangedResult):
+            seen = observe(self.model, probe, watched=False)
+        elif self._first is None:
             self[name] = self.model.observe(self._exercise, probe, expected)
             return self[name]
-        if self._first is None:
-            seen = observe(self.model, probe, watched=False)
         else:
             before = self._first[name][0]
             seen = self.model.observe_after(before, self._exercise, probe, expected)

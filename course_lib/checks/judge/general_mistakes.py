@@ -110,6 +110,34 @@ def general_mistakes(exercise: Exercise, *, one_by_one: bool = True) -> tuple[Mi
             "Your numbers are right, but at least one axis of size 1 is missing.",
             "Does a step such as `squeeze()` remove more axes than the one you mean?",
         ),
+        of(
+            "anything",
+            "leading_axes_joined",
+            lambda result: result.flatten(0, -3),
+            lambda result: result.flatten(0, 1),
+        )(
+            "Your numbers are right, but you join leading axes, such as those of items and heads.",
+            "Which step joins axes, and which step must separate them again?",
+        ),
+        of(
+            "numbers",
+            "averaged_over_an_axis",
+            lambda result: _finite(result).mean(),
+            lambda result: _finite(result).sum(),
+            lambda result: _finite(result).mean(0),
+            lambda result: _finite(result).mean(-1),
+        )(
+            "You average or add up the correct numbers over at least one axis.",
+            "Which axes must your result have, and which step removes one?",
+        ),
+        of(
+            "numbers",
+            "rounded",
+            *(lambda result, n=n: _finite(result).round(decimals=n) for n in (2, 3, 4)),
+        )(
+            "You round the correct numbers to a few decimals.",
+            "Which step rounds, and does a later step still need the other digits?",
+        ),
         of("numbers", "root_of_the_result", lambda result: _finite(result) ** 0.5)(
             "Your numbers are the square roots of the correct ones.",
             "Which step takes a root (`sqrt`, `norm`, `cdist`)?",
@@ -174,15 +202,15 @@ def second_mistakes(exercise: Exercise) -> list[tuple[str, Callable]]:
         (_AS_SECOND[mistake.id], model.change)
         for mistake in general_mistakes(exercise, one_by_one=False)
         for model in mistake.answers
-        if mistake.id in _AS_SECOND
+        if mistake.id in _AS_SECOND and isinstance(model, ChangedResult)
     ]
     kind = "Besides, your result has another type or dtype than the one asked for."
     return found + [(kind, functools.partial(_each, convert)) for convert in _CONVERSIONS]
 
 
 def _each(convert: Callable, *results: Any) -> Any:
-    found = tuple(map(convert, results))
-    return found if len(found) > 1 else found[0]
+    found = [convert(result) for result in results]
+    return tuple(found) if len(found) > 1 else found[0]
 
 
 _CONVERSIONS = (torch.Tensor.byte, torch.Tensor.long, torch.Tensor.float, torch.Tensor.numpy)
@@ -192,6 +220,8 @@ _AS_SECOND = {
     "axis_kept": "Besides, your result has one axis of size 1 too many.",
     "squeezed": "Besides, your result lacks an axis of size 1.",
     "logarithm_or_exponential": "Besides, you take the logarithm or the exponential of the result.",
+    "leading_axes_joined": "Besides, you join leading axes of your result.",
+    "averaged_over_an_axis": "Besides, you average or add up your result over at least one axis.",
     "softmax_of_the_result": "Besides, you take the softmax of the result.",
     "results_in_another_order": "Besides, you return the results in another order.",
     "one_result_only": "Besides, you return only one of the results.",

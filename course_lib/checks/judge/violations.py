@@ -571,6 +571,12 @@ _ERRORS = (  # patterns of messages that tell what the code does
     ("view size", "view_impossible", "`view` cannot join axes after a transpose."),
     (_AXES, "another_number_of_axes", "The number of axes does not fit an operation."),
     (_A_NUMBER, "number_as_tensor", "Your code uses a Python number as if it were a tensor."),
+    ("scalar type|same dtype", "dtypes_differ", "Your code combines tensors of different dtypes."),
+    (
+        "has no attribute",
+        "no_such_attribute",
+        "Your code asks an object for what it does not have.",
+    ),
     ("is ambiguous", "truth_of_many", "`if`, `and` and `not` need one bool, not a tensor of many."),
     (_SIZES, "sizes_do_not_fit", "Your code combines sizes that do not fit each other."),
     ("generator' object", "iterator_as_list", "Your code uses an iterator as if it were a list."),

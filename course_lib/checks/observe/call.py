@@ -197,6 +197,8 @@ def _run(obj, probe: Probe, seen: Observation, args: dict, kwargs: dict, watched
         seen.rng_touched = next_draws() != untouched
         seen.training_changed = bool(getattr(target, "training", None) != training)
         seen.arguments = {name: record(given[name]) for name in probe.arrays()}
+    if seen.parameters is not None and isinstance(target, torch.nn.Module):
+        seen.parameters |= {name: tuple(p.shape) for name, p in _parameters(target).items()}
     for name in probe.attributes:
         seen.attributes[name] = record(getattr(target, name, None))
     if spending:

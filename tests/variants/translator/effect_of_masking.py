@@ -88,7 +88,7 @@ def steps(
 
 
 but = wrong_in(steps)
-summed = but("wrong_shape", compare=lambda masked, whole: (masked - whole).sum())
+summed = but("averaged_over_an_axis", compare=lambda masked, whole: (masked - whole).sum())
 never_evaluated = but(enter=lambda model: None, leave=lambda model, was: None)
 never_back = but("mode_changed", leave=lambda model, was: None)
 detached_at_the_end = but(

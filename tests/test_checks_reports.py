@@ -2,6 +2,7 @@
 
 import ast
 import contextlib
+import functools
 import math
 
 import numpy as np
@@ -139,7 +140,7 @@ def test_type_and_shape_come_before_values_and_plain_values_before_edges():
     assert ids == ["wrong_shape", "wrong_values"]
 
 
-def a_share_of_the_products(queries, keys, values, valid_lens=None, mask=None):
+def scaled_products(queries, keys, values, valid_lens=None, mask=None):
     weights = masked_softmax(queries @ keys.mT * 0.3, valid_lens, mask)
     return weights @ values, weights
 
@@ -205,7 +206,7 @@ def turned_as_before():
     ("name", "answer", "said", "unsaid"),
     [
         ("rotary_embedding", turned_as_before(), "In your `turned`,", "radient"),
-        ("scaled_dot_product_attention", a_share_of_the_products,
+        ("scaled_dot_product_attention", scaled_products,
          "In your `outputs`, [0, 0", "number of queries"),
         ("masked_softmax", without_dim, "item 0 sum to 2.000 instead of 1.", "over the queries"),
         ("masked_softmax", without_dim, "Implicit dimension choice for softmax", "nan"),
@@ -384,7 +385,7 @@ def test_an_error_is_named_if_its_message_tells_what_the_code_does(answer, named
     ("name", "answer", "mistake", "also"),
     [
         ("additive_mask", lambda *given: inverted(*given)[None], "inverted", "size 1 too many"),
-        ("additive_mask", lambda *given: inverted(*given).mT, "inverted", "two axes"),
+        ("additive_mask", lambda *given: inverted(*given).mT, "inverted", "Two axes"),
         (
             "causal_mask",
             lambda *n, **more: next_allowed(*n, **more).float(),
@@ -416,13 +417,11 @@ def test_an_error_is_named_if_its_message_tells_what_the_code_does(answer, named
                 "score_bytes": batch * n * n,
             },
             "factor_2_missing",
-            "Another mistake makes your `score_bytes` wrong",
+            "A separate mistake makes your `score_bytes` wrong",
         ),
     ],
 )
-def test_a_known_mistake_is_named_if_its_results_are_changed_or_some_are_wrong_otherwise(
-    name, answer, mistake, also
-):
+def test_a_known_mistake_is_named_despite_a_second_flaw(name, answer, mistake, also):
     report = grade(name, answer)
     assert report.mistake == mistake and also in report.findings[0].message
 
@@ -442,7 +441,7 @@ def scaled_pooling(queries, keys, values):
     return weights @ values, weights
 
 
-def test_results_of_only_bools_do_not_show_a_known_mistake_of_another_type():
+def test_a_bool_does_not_show_a_known_mistake_with_another_type():
     def constant(module, queries, keys, values, valid_lens):
         return torch.tensor(True)
 
@@ -468,21 +467,66 @@ class ParameterMadeInACall(nn.Module):
         return self.dropout(weights) @ values
 
 
-def test_parameters_that_a_call_makes_count():
+def test_parameters_created_in_a_call_are_counted():
     assert grade("DotProductAttention", ParameterMadeInACall).mistake == "extra_parameters"
 
 
-def test_a_dict_with_other_keys_is_named():
+def test_a_dict_with_wrong_keys_is_named():
     report = grade("attention_cost", lambda *sizes, **more: {"operations": 1, "bytes": 1})
     assert report.mistake == "wrong_keys" and "flops" in report.findings[0].message
 
 
-def test_the_report_of_an_answer_with_state_names_the_variable():
-    report = grade("causal_mask", with_a_table)
+KEPT_MASKS, KEPT_SIZES = {}, None
+
+
+def with_a_global_table(num_queries, num_keys=None, *, device=None):
+    return with_a_table(num_queries, num_keys, device=device, table=KEPT_MASKS)
+
+
+def with_a_global_variable(num_queries, num_keys=None, *, device=None):
+    global KEPT_SIZES
+    KEPT_SIZES = KEPT_SIZES or (num_queries, num_keys)
+    return right_mask(*KEPT_SIZES, device=device)
+
+
+def in_a_closure():
+    table = {}
+    return lambda n, num_keys=None, **to: with_a_table(n, num_keys, **to, table=table)
+
+
+def by_a_helper(num_queries, num_keys=None, *, device=None):
+    return with_a_global_table(num_queries, num_keys, device=device)
+
+
+@pytest.mark.parametrize(
+    ("answer", "name"),
+    [
+        (with_a_table, "table"),
+        (with_a_global_table, "KEPT_MASKS"),
+        (by_a_helper, "KEPT_MASKS"),
+        (with_a_global_variable, "KEPT_SIZES"),
+        (in_a_closure(), "table"),
+    ],
+)
+def test_a_report_names_the_variable_that_keeps_state(answer, name):
+    KEPT_MASKS.clear()
+    report = grade("causal_mask", answer)
     assert report.score < 1
-    assert any("changes `table`, which later calls can see" in note for note in report.notes)
+    assert any(f"keeps state in `{name}` between calls" in note for note in report.notes)
+
+
+def test_no_report_names_variables_that_stay_the_same_or_cannot_be_read():
+    def odd(n, num_keys=None, *, device=None):
+        return right_mask(n, num_keys, device=device)
+
+    odd.__kwdefaults__ = {"device": None, 3: {}}
+    odd.__defaults__ = (1, 2, 3, None)
+    assert not grade("causal_mask", odd).notes
+    assert not grade("causal_mask", functools.lru_cache(right_mask)).notes
     assert not grade("causal_mask", right_mask).notes
-    assert not any("can see" in note for note in grade("causal_mask", lambda n, m=None: n).notes)
+    assert not any(
+        "keeps state" in note for note in grade("causal_mask", lambda n, m=None: n).notes
+    )
 
 
 def test_a_second_flaw_may_change_the_values_of_half_of_the_problems():

@@ -9,7 +9,7 @@ from waiting import PATIENCE
 
 from course_lib.plotting import figure_html
 
-# chromium-headless-shell cannot open windows. It needs less CPU time.
+# chromium-headless-shell cannot open windows. It needs less CPU time than they do.
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
 FLAGS = [
     "--disable-gpu",

@@ -177,7 +177,7 @@ def named_parts(
 def wrong_parts(
     returns: Sequence[Returned], probe: Probe, expected: Any, recorded: Recorded | None
 ) -> dict[str, Recorded]:
-    """Return the parts of a result with other numbers than expected, by name."""
+    """Return the parts of a result whose numbers are wrong, by name."""
     return {
         name: got
         for name, want, got in (named_parts(returns, expected, recorded) if recorded else [])
@@ -196,18 +196,10 @@ def has_the_wrong_parts(
     ours: Recorded | None,
     theirs: Recorded | None,
 ) -> bool:
-    """Return whether two results are the same, or the same in all parts that are wrong in `theirs`.
-
-    In the second case, other parts of `ours` are also wrong.
-    """
-    if same_record(probe, ours, theirs):
-        return True
+    """Return whether some parts of `theirs` are wrong, and `ours` has the same wrong parts."""
     wrong, own = (wrong_parts(returns, probe, expected, one) for one in (theirs, ours))
-    return (
-        bool(wrong)
-        and wrong.keys() < own.keys()
-        and same_records(probe, {name: own[name] for name in wrong}, wrong)
-    )
+    has_all = bool(wrong) and wrong.keys() <= own.keys()
+    return has_all and same_records(probe, {name: own[name] for name in wrong}, wrong)
 
 
 def entry_that_differs(expected: np.ndarray, data: np.ndarray, tolerance: float) -> str:

@@ -19,9 +19,9 @@ Outcome = tuple[Observation, list[Violation]]
 
 @dataclass(frozen=True)
 class ChangedResult:
-    """A model that changes results. `change` gets them as an answer would return them.
+    """A model that changes the results of the wrong answer `of`, or the correct ones.
 
-    They are the correct ones, or those of a wrong answer, `of`.
+    `change` gets the results as an answer would return them.
     """
 
     change: Callable
@@ -32,7 +32,10 @@ class ChangedResult:
         return self.change(*results)
 
     def observe(self, exercise: Exercise, probe: Probe, expected: Expected) -> Outcome:
-        """Return the observation of an answer that changes correct results, if it can."""
+        """Return the observation of an answer that changes correct results.
+
+        If it cannot change them, return that of a correct answer.
+        """
         right = correct_observation(exercise, probe, expected)
         if probe.raises:
             return right, []
@@ -44,7 +47,10 @@ class ChangedResult:
     def observe_after(
         self, other: Observation, exercise: Exercise, probe: Probe, expected: Expected
     ) -> Observation:
-        """Return the observation of an answer that changes the results of `other`, if it can."""
+        """Return the observation of an answer that changes the results of `other`.
+
+        If it cannot change them, return `other`.
+        """
         outputs, number = other.outputs, len(exercise.returns)
         if outputs is None or (number > 1 and len(outputs.items) != number):
             return other
@@ -63,7 +69,7 @@ class ChangedResult:
 
 
 def _returned(part: Recorded) -> Any:
-    """Return a recorded result as it was returned."""
+    """Convert a recorded result back to the type that was returned."""
     if part.kind == "tensor":
         return torch.from_numpy(np.array(part.data)).to(getattr(torch, part.dtype))
     return part.numbers if part.kind == "array" else part.numbers.item()

@@ -169,7 +169,7 @@ _CALLS = {
     "with_a_device_and_a_dtype": "this one, after a call with device= and dtype=",
     "two_caches_filled": "one for each part, each followed by one of a second cache",
     "two_texts_in_turn": "one for each piece, each after one with another text and cache",
-    "made_with_device_and_dtype": "this one, on a module that is built with device= and dtype=",
+    "made_with_device_and_dtype": "this one, after building other modules with device= and dtype=",
 }
 
 

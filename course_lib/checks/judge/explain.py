@@ -10,9 +10,9 @@ A mistake is named if it has no consequence where the answer is correct, and sho
 of the problems that fail, or in exactly half if the plainest is among them. The other problems may
 fail because of a second flaw. A cause must also show in the plainest. If several mistakes are left,
 the one that shows in the most problems is named. Ties go to one that shows in the plainest problem,
-and then to the first in the order above. If none is left, a known mistake may also be named if the
-answer makes further results wrong, or changes the results of that mistake in one of a few ways, for
-example by exchanging two axes.
+and then to the first in the order above. If none is left, two weaker matches are tried: a known
+mistake that explains only some of the wrong results, and one whose results are changed in a general
+way, such as by exchanging two axes.
 """
 
 import functools
@@ -24,6 +24,7 @@ from typing import Any
 from course_lib.checks.judge.comparisons import (
     Cause,
     Problem,
+    has_the_wrong_parts,
     same_record,
     same_records,
     wrong_parts,
@@ -63,7 +64,7 @@ class Explanation:
     """A mistake, and the failing problems in which the answer shows it, with the aspects.
 
     `says_little` means that the results are only words or Python bools, which other mistakes may
-    also give. `also_wrong` names results, of several, that are wrong for another reason.
+    also give. `also_wrong` names the wrong results that the mistake does not explain.
     """
 
     mistake: Mistake
@@ -136,16 +137,14 @@ class _Naming:
         return found if all(same) else None
 
     def explained_in_part(self, mistake: Mistake, replayed: Outcomes) -> Explanation | None:
-        """Return the explanation by a known mistake for those results that it makes wrong."""
+        """Return an explanation of only those results that the known mistake makes wrong."""
 
         def look(name: str) -> frozenset[str] | None:
             if not replayed[name][1]:
                 return None
-            theirs, ours = (self.wrong_parts(name, one) for one in (replayed, self.outcomes))
-            has_all = bool(theirs) and theirs.keys() <= ours.keys()
-            same = has_all and same_records(
-                self.probes[name], {part: ours[part] for part in theirs}, theirs
-            )
+            compared = self.exercise.returns, self.probes[name], self.expected[name].outputs
+            both = (outcomes[name][0].outputs for outcomes in (self.outcomes, replayed))
+            same = has_the_wrong_parts(*compared, *both)
             return frozenset(_telling(self.found[name]) if same else ())
 
         found = self.explained_by(mistake, look, replayed=replayed)
@@ -162,12 +161,12 @@ class _Naming:
         outputs, returns = outcomes[name][0].outputs, self.exercise.returns
         return wrong_parts(returns, self.probes[name], self.expected[name].outputs, outputs)
 
-    def explained_by_two(
+    def explained_with_change(
         self, mistake: Mistake, replayed: "Replay"
     ) -> Iterator[Explanation | None]:
-        """Yield explanations by a known mistake whose results the answer changes.
+        """Yield explanations by a known mistake followed by a change of its results.
 
-        The plainest problem in which the known mistake has a consequence must show both.
+        The plainest problem in which the mistake has a consequence must show both.
         """
         name = next((name for name in self.failing if replayed[name][1]), None)
         if name is None or _says_little(replayed[name][0]):
@@ -181,7 +180,7 @@ class _Naming:
                 named = replace(mistake, answers=(model,), message=f"{mistake.message} {fact}")
                 look = functools.partial(self.shows_both, replayed, both)
                 found = self.explained_by(named, look, replayed=both)
-                # Where the known mistake alone has no consequence, the change may explain all.
+                # Where the known mistake has no consequence, the change alone may explain all.
                 shown = {name: self.shows(both, name) for name in self.failing}
                 shown = {name: aspects for name, aspects in shown.items() if aspects}
                 yield found and replace(found, shown=shown)
@@ -363,7 +362,9 @@ def explain(
     if replay and not any(found) and not broken:
         known = _replays(exercise, seed, _known)
         found += itertools.starmap(naming.explained_in_part, known)
-        found += itertools.chain.from_iterable(itertools.starmap(naming.explained_by_two, known))
+        found += itertools.chain.from_iterable(
+            itertools.starmap(naming.explained_with_change, known)
+        )
     if not any(found) and not broken:
         found += (naming.explained_by(*pair, is_cause=True) for pair in naming.cut_off())
     named = [one for one in found if one] + broken

@@ -31,8 +31,8 @@ NOTHING_KNOWN = "Your result differs from the one that the definition gives."
 _POINTERS = {
     "values": "Which of your steps differs from what the statement asks for?",
     "gradients": (
-        "Is the formula right, and does every step stay in the graph, without underflow, and "
-        "without writing into a tensor that it needs?"
+        "Is your formula correct? Does a step leave the graph, underflow, or overwrite a tensor "
+        "that the backward pass needs?"
     ),
     "attributes": "Which tensor do you store, and at which point in the call?",
 }
@@ -222,7 +222,7 @@ def _named(one: Explanation, part: str) -> Finding:
     message = one.mistake.message
     if one.also_wrong:
         wrong = " and ".join(f"`{name}`" for name in one.also_wrong)
-        message += f" Another mistake makes your {wrong} wrong, too."
+        message += f" A separate mistake makes your {wrong} wrong."
     if not one.is_whole:
         exactly = "exactly " * (not one.also_wrong)
         message = (
@@ -264,8 +264,8 @@ def notes_of(seen: Mapping[str, Observation]) -> list[str]:
 
 
 def note_on_state(seen: Mapping[str, Observation]) -> list[str]:
-    """Return a note on variables that calls changed, because an example shows a single call."""
+    """Return a note that names the variables that calls changed, which no example can show."""
     changed = dict.fromkeys(name for observation in seen.values() for name in observation.kept)
     names = " and ".join(f"`{name}`" for name in [*changed][:2])
-    says = f"Your code changes {names}, which later calls can see, so an input may fail only after "
-    return [says + "other calls."] if changed else []
+    says = f"Your code keeps state in {names} between calls, so an input may fail only after other "
+    return [says + "calls."] if changed else []

@@ -50,8 +50,7 @@ def _finite(result) -> Any:
 def general_mistakes(exercise: Exercise, *, one_by_one: bool = True) -> tuple[Mistake, ...]:
     """Return the mistakes that any answer with this number of results can make.
 
-    Those that change all results also come for each single one, if there are several and
-    `one_by_one` is true.
+    If there are several results and `one_by_one` is true, some change only one of them.
     """
     num_results = len(exercise.returns)
     places = [None, *range(num_results)] if one_by_one and num_results > 1 else [None]
@@ -116,8 +115,8 @@ def general_mistakes(exercise: Exercise, *, one_by_one: bool = True) -> tuple[Mi
             lambda result: result.flatten(0, -3),
             lambda result: result.flatten(0, 1),
         )(
-            "Your numbers are right, but you join leading axes, such as those of items and heads.",
-            "Which step joins axes, and which step must separate them again?",
+            "Your numbers are right, but you join leading axes, such as items and heads.",
+            "Which step joins axes, and which step must split them again?",
         ),
         of(
             "numbers",
@@ -128,15 +127,15 @@ def general_mistakes(exercise: Exercise, *, one_by_one: bool = True) -> tuple[Mi
             lambda result: _finite(result).mean(-1),
         )(
             "You average or add up the correct numbers over at least one axis.",
-            "Which axes must your result have, and which step removes one?",
+            "Which axes must your result have, and which step removes one of them?",
         ),
         of(
             "numbers",
             "rounded",
             *(lambda result, n=n: _finite(result).round(decimals=n) for n in (2, 3, 4)),
         )(
-            "You round the correct numbers to a few decimals.",
-            "Which step rounds, and does a later step still need the other digits?",
+            "You round the correct numbers to a few decimal places.",
+            "Which step rounds, and does the statement ask for that?",
         ),
         of("numbers", "root_of_the_result", lambda result: _finite(result) ** 0.5)(
             "Your numbers are the square roots of the correct ones.",
@@ -197,14 +196,14 @@ def general_mistakes(exercise: Exercise, *, one_by_one: bool = True) -> tuple[Mi
 
 
 def second_mistakes(exercise: Exercise) -> list[tuple[str, Callable]]:
-    """Return changes of all results that known mistakes may come with, each after its fact."""
+    """Return pairs of a sentence and a change of all results that may follow a known mistake."""
     found = [
         (_AS_SECOND[mistake.id], model.change)
         for mistake in general_mistakes(exercise, one_by_one=False)
         for model in mistake.answers
         if mistake.id in _AS_SECOND and isinstance(model, ChangedResult)
     ]
-    kind = "Besides, your result has another type or dtype than the one asked for."
+    kind = "Your result also has the wrong type or dtype."
     return found + [(kind, functools.partial(_each, convert)) for convert in _CONVERSIONS]
 
 
@@ -216,15 +215,15 @@ def _each(convert: Callable, *results: Any) -> Any:
 _CONVERSIONS = (torch.Tensor.byte, torch.Tensor.long, torch.Tensor.float, torch.Tensor.numpy)
 _CONVERSIONS += (float, torch.as_tensor)
 _AS_SECOND = {
-    "transposed_result": "Besides, two axes of your result are exchanged.",
-    "axis_kept": "Besides, your result has one axis of size 1 too many.",
-    "squeezed": "Besides, your result lacks an axis of size 1.",
-    "logarithm_or_exponential": "Besides, you take the logarithm or the exponential of the result.",
-    "leading_axes_joined": "Besides, you join leading axes of your result.",
-    "averaged_over_an_axis": "Besides, you average or add up your result over at least one axis.",
-    "softmax_of_the_result": "Besides, you take the softmax of the result.",
-    "results_in_another_order": "Besides, you return the results in another order.",
-    "one_result_only": "Besides, you return only one of the results.",
+    "transposed_result": "Two axes of your result are also exchanged.",
+    "axis_kept": "Your result also has one axis of size 1 too many.",
+    "squeezed": "Your result also lacks an axis of size 1.",
+    "logarithm_or_exponential": "You also take the logarithm or the exponential of the result.",
+    "leading_axes_joined": "You also join leading axes of your result.",
+    "averaged_over_an_axis": "You also average or add up your result over at least one axis.",
+    "softmax_of_the_result": "You also take the softmax of the result.",
+    "results_in_another_order": "You also return the results in another order.",
+    "one_result_only": "You also return only one of the results.",
 }
 
 
@@ -291,6 +290,6 @@ RELATIONS = (
         (_scaled,),
         "Your numbers are the correct ones multiplied by a factor, which may differ from row to "
         "row.",
-        "Which step multiplies or divides by a number that the formula does not have there?",
+        "Does a step multiply or divide by the wrong number, or is such a step missing?",
     ),
 )

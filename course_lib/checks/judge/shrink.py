@@ -139,9 +139,12 @@ def _reproduces(exercise: Exercise, mistake: Mistake, found: Violation) -> bool:
         Replay(exercise, model, [(probe, found.expected)])[probe.name][0]
         for model in mistake.answers
     )
-    theirs = (replay.outputs for replay in replays)
-    compared = exercise.returns, probe, found.expected.outputs, found.seen.outputs
-    return any(has_the_wrong_parts(*compared, outputs) for outputs in theirs)
+    ours, expected = found.seen.outputs, found.expected.outputs
+    return any(
+        same_record(probe, ours, replay.outputs)
+        or has_the_wrong_parts(exercise.returns, probe, expected, ours, replay.outputs)
+        for replay in replays
+    )
 
 
 def _cut(probe: Probe, sizes: Mapping[int, int], name: str) -> Probe:

@@ -268,7 +268,7 @@ def _wrong_attribute(
         return Problem(
             "attribute_shape",
             f"`self.{name}` must have shape {np.shape(value)}; yours has {tuple(got.shape)}.",
-            "Does each call store its own weights, with the axes in the order asked for?",
+            "Does each call store its own weights, with their axes in the required order?",
         )
     if not arrays_agree(np.asarray(value), got.data, tolerance_for(probe, got)):
         which = "after the softmax" + " and before dropout" * probe.training
@@ -312,7 +312,7 @@ _STAYS = {
 
 
 _LEAVES_THE_GRAPH = (
-    "Does your result use it? If so, which step leaves the graph (`no_grad`, `float()`, `.item()`, "
+    "Is an input unused, or does a step leave the graph (`no_grad`, `float()`, `.item()`, "
     "`.detach()`, `argmax`, NumPy, a new `Parameter`)?"
 )
 
@@ -565,26 +565,32 @@ _AXES = (
     "to unpack|Dimension out of range|too many indices|desired ordering|axes don't match"
     "|must be a (\\dD tensor|matrix)|number of (subscripts|dimensions)"
 )
-_A_NUMBER = "'(int|float|bool)' object (has no|is not)|must be Tensor, not (int|float|bool)"
+_A_NUMBER = (
+    "'(int|float|bool)' object (has no|is not (sub|it))|must be Tensor, not (int|float|bool)"
+)
 _ERRORS = (  # patterns of messages that tell what the code does
     ("NoneType", "none_used", "Your code uses None as if it were a value."),
     ("view size", "view_impossible", "`view` cannot join axes after a transpose."),
-    (_AXES, "another_number_of_axes", "The number of axes does not fit an operation."),
+    (_AXES, "another_number_of_axes", "A tensor has the wrong number of axes for this operation."),
     (_A_NUMBER, "number_as_tensor", "Your code uses a Python number as if it were a tensor."),
     ("scalar type|same dtype", "dtypes_differ", "Your code combines tensors of different dtypes."),
     (
         "has no attribute",
         "no_such_attribute",
-        "Your code asks an object for what it does not have.",
+        "Your code uses an attribute that the object does not have.",
     ),
     ("is ambiguous", "truth_of_many", "`if`, `and` and `not` need one bool, not a tensor of many."),
     (_SIZES, "sizes_do_not_fit", "Your code combines sizes that do not fit each other."),
-    ("generator' object", "iterator_as_list", "Your code uses an iterator as if it were a list."),
-    ("number of gradients", "gradients_missing", "`backward` must return one value per argument."),
+    ("generator' object", "generator_as_list", "Your code uses a generator as if it were a list."),
+    (
+        "number of gradients",
+        "gradients_missing",
+        "`backward` must return a value for each argument of `forward`.",
+    ),
     (
         "invalid gradient at",
         "gradient_misplaced",
-        "`backward` returns a gradient of a wrong shape.",
+        "`backward` returns a gradient of the wrong shape.",
     ),
     ("out of (range|bounds)", "index_out_of_range", "Your code asks for a missing entry."),
 )

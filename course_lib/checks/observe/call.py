@@ -90,8 +90,8 @@ def observe(obj: Any, probe: Probe, *, watched: bool = True) -> Observation:
                 seen.raised = _describe_exception(error, phase)
     seen.settings = tuple(changed)
     after = variables_that_stay(obj) if watched else {}
-    names = [name for name in after if before.get(name) != after[name]]
-    seen.kept = tuple(_encodable(name[:MAX_TEXT]) for name in names[:3])
+    names = [name for name in after if before and before.get(name) != after[name]]
+    seen.kept = tuple(_encodable(str(name)[:MAX_TEXT]) for name in names[:3])
     # The methods of a stream or a warning may be the student's, and may raise.
     seen.stderr = _encodable(io.StringIO.getvalue(stderr)[:MAX_TEXT])
     said = (

@@ -1,4 +1,4 @@
-"""Save, restore and compare state that a call may change: random states, settings, own variables.
+"""Save, restore and compare state that a call may change: random states, settings, variables.
 
 This runs beside the student's code and uses only the standard library, NumPy and torch.
 """
@@ -125,23 +125,29 @@ _CACHED = type(functools.lru_cache(lambda: None))
 _COLLECTIONS = (dict, list, set, collections.OrderedDict, collections.defaultdict)
 
 
-def variables_that_stay(obj: Any) -> dict[str, tuple[int, int]]:
-    """Return what the code of a function or class may keep from one call to the next, by name.
+def variables_that_stay(obj: Any) -> dict[str, list[tuple[int, int]]]:
+    """Return an identity for each variable in which code may keep state between calls, by name.
 
-    These are default values, class attributes, and global and enclosing variables, also those of
-    the functions beside it that it calls. A changed value has another pair of numbers.
+    These are the default values, class attributes, and global and enclosing variables of a function
+    or class, and of functions beside it that it calls. Several may have the same name. A changed
+    value has a different identity. The result is empty if the code cannot be read.
     """
-    found: dict[str, tuple[int, int]] = {}
+    try:
+        return _variables_that_stay(obj)
+    except Exception:
+        return {}
+
+
+def _variables_that_stay(obj: Any) -> dict[str, list[tuple[int, int]]]:
+    found: dict[str, list[tuple[int, int]]] = {}
     left = [obj]
-    for each in left:  # grows
+    for user in left:  # the loop appends to it
         kept: dict[str, Any] = {}
-        if type(each) is _CACHED:
-            kept = {each.__wrapped__.__name__: each}
-            left.append(each.__wrapped__)
-        elif type(each) is FunctionType:
+        each = user.__wrapped__ if type(user) is _CACHED else user
+        if type(each) is FunctionType:
             code, last = each.__code__, each.__defaults__ or ()
             names = code.co_varnames[: code.co_argcount]
-            kept = dict(zip(names[len(names) - len(last) :], last, strict=True))
+            kept = dict(zip(reversed(names), reversed(last), strict=False))
             kept |= each.__kwdefaults__ or {}
             kept |= {n: each.__globals__[n] for n in _names_in(code) if n in each.__globals__}
             with contextlib.suppress(ValueError):  # an empty cell
@@ -150,8 +156,10 @@ def variables_that_stay(obj: Any) -> dict[str, tuple[int, int]]:
             kept |= vars(each)
         elif issubclass(type(each), type):
             kept = dict(type.__dict__["__dict__"].__get__(each))
-        left += [f for f in kept.values() if _is_beside(f, each) and f not in left]
-        found |= {name: _identity(value) for name, value in kept.items()}
+        beside = (value for value in kept.values() if _is_beside(value, each))
+        left += [f for f in beside if not any(f is known for known in left)]
+        for name, value in kept.items():
+            found.setdefault(name, []).append(_identity(value))
     return found
 
 
@@ -170,9 +178,10 @@ def _names_in(code: CodeType) -> set[str]:
 
 
 def _identity(value: Any) -> tuple[int, int]:
-    """Return two numbers, at least one of which is another after a usual change of the value."""
+    """Return two numbers, at least one of which differs after a common change."""
     if type(value) in _COLLECTIONS:
         return id(value), len(value)
-    if type(value) is torch.Tensor:
-        return id(value), value._version
-    return id(value), value.cache_info().currsize if type(value) is _CACHED else 0
+    if type(value) is _CACHED:
+        return id(value), value.cache_info().currsize
+    is_counted = type(value) is torch.Tensor and not value.is_inference()
+    return id(value), value._version if is_counted else 0

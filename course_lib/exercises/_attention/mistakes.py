@@ -277,8 +277,8 @@ class NothingMasked(Softmax):
 
 @mistake
 class MaskInverted(Softmax):
-    """You invert the mask, the lengths or both, so you drop keys that are allowed and keep those
-    that are not.
+    """You invert the meaning of the mask, of the lengths or of both: you drop the allowed keys and
+    keep the others.
 
     True means 'may attend'. Does your code expect the opposite?
     """
@@ -333,8 +333,8 @@ class EitherMask(Softmax):
 
 @mistake
 class LengthsShifted(Softmax):
-    """In your code, a length of n does not allow exactly the first n keys: one key is added or
-    missing, the last keys are allowed, or a length of another query is used.
+    """In your code, a length of n allows the wrong keys: one too many, one too few, the last n, or
+    those of another query's length.
 
     Which positions are below a length of 2?
     """

@@ -70,7 +70,7 @@ def factor_2_missing(batch, num_queries, num_keys, d, d_v, bytes_per_element=4) 
     """You do not count 2 operations for each product that a matrix product adds up: a multiply-add
     counts once, the first addition is left out, or the softmax counts, too.
 
-    Which operations does the statement count, and how many does `total += x * y` do?
+    Which operations does the statement count, and how many are in `total += x * y`?
     """
     scores = batch * num_queries * num_keys
     return cost(scores * (d + d_v), scores * bytes_per_element)

@@ -119,10 +119,10 @@ def neighbors_swapped(module, queries, keys, values) -> bool:
 
 @mistake
 def items_reordered(module, queries, keys, values) -> bool:
-    """You reorder the items of the batch instead of the keys of each item, so your test rejects
+    """You reorder the items of the batch instead of the keys within each item, so your test rejects
     even a sound module.
 
-    Which axis of `keys` counts the keys?
+    Which axis of `keys` indexes the keys?
     """
     changed = module(queries, keys.flip(0), values.flip(0))
     return same(changed, module(queries, keys, values))

@@ -121,10 +121,10 @@ def real_keys_deleted(module, queries, keys, values, valid_lens) -> bool:
 
 @mistake
 def queries_cut(module, queries, keys, values, valid_lens) -> bool:
-    """You cut the queries to the item's length, too, although the lengths count only the keys. Your
-    test never compares the outputs of the other queries.
+    """You cut the queries to the item's length, too, although lengths apply only to keys. Your test
+    never compares the outputs of the queries that you cut off.
 
-    How many queries does an item of length 2 have?
+    How many queries does every item have, whatever its length?
     """
     masked = module(queries, keys, values, valid_lens)
     items = [(slice(b, b + 1), slice(int(n))) for b, n in enumerate(valid_lens)]

@@ -38,7 +38,7 @@ def problems(rng) -> Problems:
         "so does a point with the same target."
     )
     yield edge([0.0, 1.0, 2.5, 1.0, 1.75, 2.5], twins, 1.0)
-    yield "A point many bandwidths away from its neighbors must still be predicted by them."
+    yield "A point must be predicted from its neighbors even if they are many bandwidths away."
     yield edge(*far, 1.0)
     yield "In float32, too, a point far from the others must be predicted by them."
     yield edge(*far, 1.0, dtype="float32")

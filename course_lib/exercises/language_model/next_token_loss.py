@@ -67,9 +67,8 @@ def shifted_the_other_way(logits, tokens) -> Tensor:
 
 @mistake
 def last_position_counted(logits, tokens) -> Tensor:
-    """You also score the last position of a text, which has no next token. Its target in your code
-    is the first token of the same text. If you join the texts before you shift, it is the first
-    token of the next text.
+    """You also score the last position of a text, which has no next token. Your target there is the
+    first token of the same text or, if you join the texts before you shift, of the next text.
 
     How many predictions can you score in a text of n tokens?
     """

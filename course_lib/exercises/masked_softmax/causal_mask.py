@@ -48,8 +48,8 @@ def before(num_queries, num_keys) -> int:
 
 @mistake
 def top_left_aligned(num_queries, num_keys=None, *, device=None) -> Tensor:
-    """For some n and m that differ, your mask aligns the first query with the first key. It must
-    align the last query with the last key.
+    """In some cases where n and m differ, your mask aligns the first query with the first key. It
+    must align the last query with the last key.
 
     Which keys must the last query see, whatever n and m are?
     """

@@ -88,7 +88,7 @@ def queries_joined(valid_lens, max_len) -> Tensor:
 
 @mistake
 def only_one_length_per_item(valid_lens, max_len) -> Tensor:
-    """Your code expects one length per item, so lengths of shape (batch, num_queries) can fail.
+    """Your code expects one length per item, so it can fail for lengths (batch, num_queries).
 
     Where must the new axis go so that keys come last, whatever the number of axes?
     """

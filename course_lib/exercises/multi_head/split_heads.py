@@ -56,10 +56,10 @@ def axes_left(x, num_heads) -> Tensor:
 
 @mistake
 def joined_to_the_items(x, num_heads) -> Tensor:
-    """You join the axes of items and heads: the result is (batch * num_heads, num_positions,
-    head_dim).
+    """You join the axes of items and heads, so the result has shape (batch * num_heads,
+    num_positions, head_dim).
 
-    Which last step joins the two axes?
+    Which step at the end joins the two axes?
     """
     return axes_left(x, num_heads).transpose(1, 2).flatten(0, 1)
 

@@ -44,12 +44,12 @@ def near(probe, expected, recorded) -> Problem | None:
         return None
     for name, (factor, fact) in _FACTORS.items():
         if abs(found / factor - expected) <= DEVIATIONS * one_deviation(probe) * expected:
-            return Cause(name, fact, "How do you draw the queries, and how the keys?")
+            return Cause(name, fact, "How do you draw the queries, and how do you draw the keys?")
     return Problem(
         "wrong_variance",
         f"{probe.says} Yours is {found:.3f} for d = {probe.args['d']}.",
-        "Is each product a sum over d features? Are all numbers drawn independently, from the "
-        "distribution that the statement names? What does a factor do to a variance?",
+        "Is each dot product a sum over d features? Are all numbers drawn independently, from the "
+        "distribution that the statement names? How does a factor change a variance?",
     )
 
 

@@ -61,6 +61,9 @@ squeezed = wrong("squeezed")(lambda a, b: torch.einsum("...nk,...km->...nm", a, 
 summed_over_leading_axes = wrong("summed_over_leading_axes")(
     lambda a, b: torch.einsum("...ik,...kj->ij", a, b)
 )
+leading_axes_joined = wrong("leading_axes_joined")(
+    lambda a, b: torch.einsum("...ij,...jk->...ik", a, b).flatten(0, -3)
+)
 ellipsis_einsum = right(lambda a, b: torch.einsum("...ij,...jk->...ik", a, b))
 multiply_and_sum = right(lambda a, b: (a[..., :, :, None] * b[..., None, :, :]).sum(-2))
 transpose_then_multiply = right(

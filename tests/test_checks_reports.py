@@ -4,6 +4,7 @@ import ast
 import contextlib
 import functools
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +15,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from course_lib import masked_softmax
+from course_lib.authoring.variants import variants
 from course_lib.checks import exercises, grade
+from course_lib.checks.judge import explain
 from course_lib.checks.judge.comparisons import in_digits
 from course_lib.checks.judge.definitions import Mistake, Returned
 from course_lib.checks.judge.example import _beside
@@ -439,6 +442,21 @@ def next_allowed(num_queries, num_keys=None, *, device=None):
 def scaled_pooling(queries, keys, values):
     weights = (queries @ keys.mT / queries.shape[-1] ** 0.5).softmax(-1)
     return weights @ values, weights
+
+
+def test_changes_without_an_effect_are_not_tried_as_second_flaws(monkeypatch):
+    made = []
+
+    class Noted(explain.Replay):
+        def __init__(self, exercise, model, prepared):
+            made.append(model)
+            super().__init__(exercise, model, prepared)
+
+    written = variants(Path(__file__).parent.parent, "RecomputedAttention")
+    answer = next(one.answer for one in written if one.name == "drops_the_rest")
+    monkeypatch.setattr(explain, "Replay", Noted)
+    assert grade("RecomputedAttention", answer).mistake is None
+    assert not [model for model in made if getattr(model, "of", None)]
 
 
 def test_a_bool_does_not_show_a_known_mistake_with_another_type():

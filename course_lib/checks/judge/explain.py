@@ -175,7 +175,8 @@ class _Naming:
         for fact, change in second_mistakes(self.exercise):
             model, before = ChangedResult(change, replayed.model), replayed[name][0]
             seen = model.observe_after(before, self.exercise, probe, self.expected[name])
-            if same_record(probe, ours, seen.outputs):
+            has_an_effect = not same_record(probe, before.outputs, seen.outputs)
+            if has_an_effect and same_record(probe, ours, seen.outputs):
                 both = Replay(self.exercise, model, self.prepared)
                 named = replace(mistake, answers=(model,), message=f"{mistake.message} {fact}")
                 look = functools.partial(self.shows_both, replayed, both)

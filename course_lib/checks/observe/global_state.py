@@ -129,8 +129,9 @@ def variables_that_stay(obj: Any) -> dict[str, list[tuple[int, int]]]:
     """Return an identity for each variable in which code may keep state between calls, by name.
 
     These are the default values, class attributes, and global and enclosing variables of a function
-    or class, and of functions beside it that it calls. Several may have the same name. A changed
-    value has a different identity. The result is empty if the code cannot be read.
+    or class, and those of the functions in its module that it calls. Variables with the same name
+    are in one list. A changed value has a different identity. The result is empty if the code
+    cannot be read.
     """
     try:
         return _variables_that_stay(obj)

@@ -104,20 +104,35 @@ class _Naming:
         others.sort(key=lambda name: self.probes[name].scenario != "call")  # the cheapest first
         self.order = [*self.failing, *others]
         self.says_little = all(_says_little(outcomes[name][0]) for name in failing)
+        # The least extent that the rule allows, and later one more than that of the best so far.
+        self.least = (2 if self.says_little else 1) * len(failing) + (not self.says_little)
 
     def explained_by(self, mistake: Mistake, look: Look, **more: Any) -> Explanation | None:
-        """Return the explanation if the rule allows it."""
+        """Return the explanation if the rule allows it and none so far is as good."""
         shown: dict[str, frozenset[str]] = {}
-        for name in self.order:
+        for number, name in enumerate(self.order):
+            left = max(len(self.failing) - number, 0)
+            if self.extent(shown) + 2 * left + (not number) < self.least:
+                return None  # the problems that are left cannot change that
             aspects = look(name)
             if aspects and name in self.failing:
                 shown[name] = aspects
             elif aspects is not None and name not in self.failing:
                 return None
-        least = 2 * len(self.failing) if self.says_little else len(self.failing) + 1
-        if self.extent(shown) < least:
+        if self.extent(shown) < self.least:
             return None
         return Explanation(mistake, shown, len(self.failing), self.says_little, **more)
+
+    def known_first(self, known: Iterable[tuple[Mistake, "Replay"]]) -> list:
+        """Return known mistakes, those first that show in the plainest problem that fails."""
+        return sorted(known, key=lambda pair: not self.shows(pair[1], self.failing[0]))
+
+    def better(self, found: Iterable[Explanation | None]) -> Iterator[Explanation]:
+        """Yield each explanation that is better than all before it."""
+        for one in found:
+            if one:
+                self.least = self.extent(one.shown) + 1
+                yield one
 
     def extent(self, shown: Shown) -> int:
         """Count 2 for each problem that shows the mistake, and 1 more if the plainest does."""
@@ -348,28 +363,26 @@ def explain(
     broken = [Explanation(_named(one.problem), {}, 0, False, is_cause=True) for one in extra]
     if not naming.failing:
         return next(iter(broken), None)
-    found: list[Explanation | None] = []
-    if replay:
-        found += itertools.starmap(naming.explained_by_known, _replays(exercise, seed, _known))
+    found: list[Explanation] = []
+    known = _replays(exercise, seed, _known) if replay else ()
+    candidates = itertools.starmap(naming.explained_by_known, naming.known_first(known))
+    found += naming.better(candidates)
     if not broken:
-        found += (naming.explained_by(*pair, is_cause=True) for pair in naming.causes())
-    if replay and not any(one and one.is_whole for one in found):
-        found += itertools.starmap(
-            naming.explained_by_known, _replays(exercise, seed, general_mistakes)
-        )
+        causes = (naming.explained_by(*pair, is_cause=True) for pair in naming.causes())
+        found += naming.better(causes)
+    if replay and not any(one.is_whole for one in found):
+        general = _replays(exercise, seed, general_mistakes)
+        found += naming.better(itertools.starmap(naming.explained_by_known, general))
         for mistake in RELATIONS:
             look = functools.partial(naming.related, mistake.answers[0])
-            found.append(naming.explained_by(mistake, look))
-    if replay and not any(found) and not broken:
-        known = _replays(exercise, seed, _known)
-        found += itertools.starmap(naming.explained_in_part, known)
-        found += itertools.chain.from_iterable(
-            itertools.starmap(naming.explained_with_change, known)
-        )
-    if not any(found) and not broken:
-        found += (naming.explained_by(*pair, is_cause=True) for pair in naming.cut_off())
-    named = [one for one in found if one] + broken
-    return max(named, key=lambda one: naming.extent(one.shown), default=None)
+            found += naming.better([naming.explained_by(mistake, look)])
+    if not found and not broken:
+        weaker = itertools.starmap(naming.explained_in_part, known)
+        changed = itertools.starmap(naming.explained_with_change, known)
+        found += filter(None, itertools.chain(weaker, *changed))
+    if not found and not broken:
+        found += filter(None, (naming.explained_by(*p, is_cause=True) for p in naming.cut_off()))
+    return max([*found, *broken], key=lambda one: naming.extent(one.shown), default=None)
 
 
 def _known(exercise: Exercise) -> Sequence[Mistake]:

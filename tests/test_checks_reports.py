@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from test_checks import right_mask
+from test_checks_hostile import masked
 from test_checks_judge import exercise
 from torch import nn
 from torch.nn import functional as F
@@ -188,6 +189,15 @@ def without_such_a_part(model, layer, head):
     yield
 
 
+def minus_inf_times_the_mask(mask, dtype):
+    return mask.to(dtype) * -math.inf
+
+
+def of_uniform_numbers(d, num_samples, scaled, generator):
+    queries, keys = (torch.rand(num_samples, d, generator=generator) for _ in range(2))
+    return ((queries * keys).sum(1) / (d**0.5 if scaled else 1)).var(correction=0)
+
+
 def turned_as_before():
     """Return an answer that keeps the angles of its first offset for each number of positions."""
     kept = {}
@@ -208,6 +218,8 @@ def turned_as_before():
 @pytest.mark.parametrize(
     ("name", "answer", "said", "unsaid"),
     [
+        ("additive_mask", minus_inf_times_the_mask, "contains NaN", "logarithm"),
+        ("score_variance", of_uniform_numbers, "must be a Python float", "square root"),
         ("rotary_embedding", turned_as_before(), "In your `turned`,", "radient"),
         ("scaled_dot_product_attention", scaled_products,
          "In your `outputs`, [0, 0", "number of queries"),
@@ -226,6 +238,57 @@ def test_a_report_says_nothing_false_of_answers_that_no_known_mistake_explains(
     report = grade(name, answer, seed="a")
     text = "\n".join([*(f.message for f in report.findings[:1]), *report.notes])
     assert report.mistake is None and said in text and unsaid not in text, text
+
+
+def allowed_by_any(*masks):
+    given = [mask for mask in masks if mask is not None]
+    return functools.reduce(torch.logical_or, given) if given else torch.tensor(True)
+
+
+def times_one_in_place(scores, valid_lens=None, mask=None):
+    return masked(scores.mul_(1), valid_lens, mask)
+
+
+def without_new_biases(mha, reference):
+    with torch.no_grad():
+        weights = [mha.W_q.weight, mha.W_k.weight, mha.W_v.weight]
+        reference.in_proj_weight.copy_(torch.cat(weights))
+        reference.out_proj.weight.copy_(mha.W_o.weight)
+        if mha.W_q.bias is not None:
+            biases = [mha.W_q.bias, mha.W_k.bias, mha.W_v.bias]
+            reference.in_proj_bias.copy_(torch.cat(biases))
+            reference.out_proj.bias.copy_(mha.W_o.bias)
+
+
+class BufferOf32:
+    def __init__(self):
+        self.count = 0
+
+    def __len__(self):
+        return self.count
+
+    def append(self, keys, values):
+        if self.count == 0:
+            self.keys = keys.new_zeros(*keys.shape[:2], 32, keys.shape[3])
+            self.values = values.new_zeros(*values.shape[:2], 32, values.shape[3])
+        start, self.count = self.count, self.count + keys.shape[2]
+        self.keys[:, :, start : self.count] = keys
+        self.values[:, :, start : self.count] = values
+        return self.keys[:, :, : self.count], self.values[:, :, : self.count]
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "said"),
+    [
+        ("combine_masks", allowed_by_any, "On another input, the result must be None; got"),
+        ("masked_softmax", times_one_in_place, "  requires_grad = True"),
+        ("load_into_torch", without_new_biases, "each parameter of `reference` holds numbers"),
+        ("KVCache", BufferOf32, "must match the existing size (2047)"),
+    ],
+)
+def test_a_report_fits_the_input_that_it_shows(name, answer, said):
+    text = grade(name, answer, seed="a").text()
+    assert said in text, text
 
 
 def over_the_items(queries, keys, values, valid_lens=None, mask=None):
@@ -420,7 +483,7 @@ def test_an_error_is_named_if_its_message_tells_what_the_code_does(answer, named
                 "score_bytes": batch * n * n,
             },
             "factor_2_missing",
-            "A separate mistake makes your `score_bytes` wrong",
+            "On some inputs, a separate mistake makes your `score_bytes` wrong",
         ),
     ],
 )

@@ -51,6 +51,7 @@ def tolerance_for(probe: Probe, recorded: Recorded) -> float:
 
 
 _TERMS, _SIZE = 8, 3
+COARSE = 1e-3  # with a larger tolerance, numbers may fit by chance
 _ROUNDING = _TERMS * _SIZE**2 * float(np.finfo(np.float32).eps)  # 8.6e-6
 _HALF = {"float16": _TERMS * 2.0**-10, "bfloat16": _TERMS * 2.0**-7}  # torch sums in float32
 

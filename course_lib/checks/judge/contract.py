@@ -56,7 +56,7 @@ def _wrong_kind(contract: Returned, want, got: Recorded) -> Problem | None:
     if want is None:
         if got.kind == "none":
             return None
-        return Cause("not_none", f"Expected None; got {describe(got)}.")
+        return Cause("not_none", f"The result must be None; got {describe(got)}.")
     wrong = got.kind not in _ACCEPTED.get(contract.kind, (contract.kind,))
     if not wrong and got.data is None and got.kind not in ("dict", "str"):
         cannot = f"The numbers of `{contract.name}` cannot be read: it is {describe(got)}"

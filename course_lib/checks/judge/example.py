@@ -132,13 +132,18 @@ def importance(violation: Violation) -> tuple[int, bool, int, int]:
 
 def _is_special(probe: Probe) -> bool:
     """Return whether a reader would blame the call's huge numbers, dtype or mode."""
-    arrays = probe.arrays().values()
     return (
         probe.scenario != "call"
         or probe.training
         or probe.dtype is not None
-        or any(array.strided or _is_large(array.data) for array in arrays)
+        or any(array.strided for array in probe.arrays().values())
+        or has_large_numbers(probe)
     )
+
+
+def has_large_numbers(probe: Probe) -> bool:
+    """Return whether an argument has numbers so large that different mistakes may look alike."""
+    return any(_is_large(array.data) for array in probe.arrays().values())
 
 
 def _is_large(data: np.ndarray) -> bool:
@@ -168,6 +173,7 @@ _CALLS = {
     "with_a_device": "this one, after a call with device=",
     "with_a_device_and_a_dtype": "this one, after a call with device= and dtype=",
     "two_caches_filled": "one for each part, each followed by one of a second cache",
+    "load_weights": "this one; before it, each parameter of `reference` holds numbers from -1 to 1",
     "two_texts_in_turn": "one for each piece, each after one with another text and cache",
     "made_with_device_and_dtype": "this one, after building other modules with device= and dtype=",
 }
@@ -177,12 +183,13 @@ def example_of(exercise: Exercise, violation: Violation) -> Example:
     """Return the input of a violation with the result of the student's code."""
     probe, seen = violation.probe, violation.seen
     inputs = tuple((name, text_of_input(value)) for name, value in probe.inputs().items())
+    message = seen.raised.message.casefold() if seen.raised else ""
     is_about_gradients = probe.part == "edges" or violation.aspect == "gradients"
+    is_about_gradients |= "grad" in message
     if is_about_gradients and any(array.requires_grad for array in probe.arrays().values()):
         inputs = (*inputs, ("requires_grad", "True"))
     tensors = [a.data for a in probe.arrays().values() if a.kind == "tensor"]
     is_large = any(_is_large(data) for data in tensors if data.dtype.kind == "f")
-    message = seen.raised.message.casefold() if seen.raised else ""
     depends = is_large or violation.aspect == "dtype" or "double" in message
     if probe.dtype or depends:  # torch's default is float32, which may round, overflow or fit
         inputs = (*inputs, ("dtype", probe.dtype or "float64"))

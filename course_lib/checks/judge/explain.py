@@ -10,9 +10,10 @@ A mistake is named if it has no consequence where the answer is correct, and sho
 of the problems that fail, or in exactly half if the plainest is among them. The other problems may
 fail because of a second flaw. A cause must also show in the plainest. If several mistakes are left,
 the one that shows in the most problems is named. Ties go to one that shows in the plainest problem,
-and then to the first in the order above. If none is left, two weaker matches are tried: a known
-mistake that explains only some of the wrong results, and one whose results are changed in a general
-way, such as by exchanging two axes.
+and then to the first in the order above. If none is left, three weaker matches are tried: a
+known mistake that explains only some of the wrong results, one whose results are changed in a
+general way, such as by exchanging two axes, and one that shows in at least a quarter of the
+problems, among them the plainest and two without large numbers.
 """
 
 import functools
@@ -22,16 +23,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from course_lib.checks.judge.comparisons import (
+    COARSE,
     Cause,
     Problem,
     has_the_wrong_parts,
     same_record,
     same_records,
+    tolerance_for,
     wrong_parts,
 )
 from course_lib.checks.judge.correct_results import ChangedResult
 from course_lib.checks.judge.definitions import Exercise, Mistake
-from course_lib.checks.judge.example import importance
+from course_lib.checks.judge.example import has_large_numbers, importance
 from course_lib.checks.judge.general_mistakes import (
     RELATIONS,
     are_related,
@@ -127,6 +130,11 @@ class _Naming:
         """Return known mistakes, those first that show in the plainest problem that fails."""
         return sorted(known, key=lambda pair: not self.shows(pair[1], self.failing[0]))
 
+    def is_shown_twice(self, one: Explanation | None) -> bool:
+        """Return whether two problems without large numbers show it."""
+        plain = [n for n in (one.shown if one else ()) if not has_large_numbers(self.probes[n])]
+        return len(plain) > 1
+
     def better(self, found: Iterable[Explanation | None]) -> Iterator[Explanation]:
         """Yield each explanation that is better than all before it."""
         for one in found:
@@ -187,6 +195,8 @@ class _Naming:
         if name is None or _says_little(replayed[name][0]):
             return
         probe, ours = self.probes[name], self.outcomes[name][0].outputs
+        if ours is None or tolerance_for(probe, ours) > COARSE:
+            return  # it might fit by chance
         for fact, change in second_mistakes(self.exercise):
             model, before = ChangedResult(change, replayed.model), replayed[name][0]
             seen = model.observe_after(before, self.exercise, probe, self.expected[name])
@@ -363,13 +373,14 @@ def explain(
     broken = [Explanation(_named(one.problem), {}, 0, False, is_cause=True) for one in extra]
     if not naming.failing:
         return next(iter(broken), None)
-    found: list[Explanation] = []
+    causes = (naming.explained_by(*pair, is_cause=True) for pair in naming.causes())
+    found = [] if broken else [*filter(None, causes)]
+    best = max((naming.extent(one.shown) for one in found), default=0)
     known = _replays(exercise, seed, _known) if replay else ()
+    naming.least = max(naming.least, best)  # a known mistake is preferred to a cause
     candidates = itertools.starmap(naming.explained_by_known, naming.known_first(known))
-    found += naming.better(candidates)
-    if not broken:
-        causes = (naming.explained_by(*pair, is_cause=True) for pair in naming.causes())
-        found += naming.better(causes)
+    found = [*naming.better(candidates), *found]
+    naming.least = max(naming.least, best + 1)
     if replay and not any(one.is_whole for one in found):
         general = _replays(exercise, seed, general_mistakes)
         found += naming.better(itertools.starmap(naming.explained_by_known, general))
@@ -380,6 +391,11 @@ def explain(
         weaker = itertools.starmap(naming.explained_in_part, known)
         changed = itertools.starmap(naming.explained_with_change, known)
         found += filter(None, itertools.chain(weaker, *changed))
+    if not found and not broken and not naming.says_little:
+        naming.least = max(5, len(naming.failing) // 2 + 1)
+        plain = [pair for pair in known if naming.shows(pair[1], naming.failing[0])]
+        candidates = itertools.starmap(naming.explained_by_known, plain)
+        found += naming.better(filter(naming.is_shown_twice, candidates))
     if not found and not broken:
         found += filter(None, (naming.explained_by(*p, is_cause=True) for p in naming.cut_off()))
     return max([*found, *broken], key=lambda one: naming.extent(one.shown), default=None)

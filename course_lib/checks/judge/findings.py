@@ -50,17 +50,19 @@ class _Failures:
         observe_more: Observer | None,
     ):
         self._exercise, self._observe_more = exercise, observe_more
+        self._all = violations
         self._formula = prepared[0][0].says
         self._plain = [
             v for v in violations if v.aspect not in HYGIENE and v.probe.part == "values"
         ]
         self.shown: Violation | None = None
+        self._name = ""  # of the probe that `shown` comes from
 
     def say(self, violation: Violation, like: list[Violation], mistake=None) -> Violation:
         """Return this failure, on a smaller input if it is the first to be mentioned."""
         if self.shown is not None or not any(violation.aspect in group for group in _TELLING):
             return violation
-        self.shown = violation
+        self.shown, self._name = violation, violation.probe.name
         if self._observe_more is not None:
             kind = violation.aspect, violation.problem.id, violation.part
             others = [v for v in like if (v.aspect, v.problem.id, v.part) == kind]
@@ -73,6 +75,14 @@ class _Failures:
     def is_elsewhere(self, failure: Violation) -> bool:
         """Return whether a failure has another input than the one that the report shows."""
         return self.shown is not None and failure.probe is not self.shown.probe
+
+    def is_of_one_input(self, failure: Violation) -> bool:
+        """Return whether the input that the report shows may not have the problem of a failure."""
+        problem = failure.problem
+        if not isinstance(problem, Cause) or problem.id in _ABOUT_ONE_INPUT:
+            return True
+        having = {v.probe.name for v in self._all if v.problem.id == problem.id}
+        return failure.aspect in ("raised", "type") and self._name not in having
 
     def case_of(self, violation: Violation) -> str:
         """Return the probe's sentence, or "" if it cannot be the reason.
@@ -176,7 +186,7 @@ def findings_of(
             message = NOTHING_KNOWN
             if wrong is not None:
                 message += f" Look at {'the ' if ' ' in wrong[0] else ''}{wrong[0]}."
-        if elsewhere and (not isinstance(problem, Cause) or problem.id in _ABOUT_ONE_INPUT):
+        if elsewhere and failures.is_of_one_input(failure):
             message = _of_another_input(message)
         ids_of_cases = _OF_THE_EDGES if violation.part == "edges" else _OF_THE_VALUES
         is_about_calls = exercise.properties and violation.probe.scenario != "call"
@@ -222,7 +232,7 @@ def _named(one: Explanation, part: str) -> Finding:
     message = one.mistake.message
     if one.also_wrong:
         wrong = " and ".join(f"`{name}`" for name in one.also_wrong)
-        message += f" A separate mistake makes your {wrong} wrong."
+        message += f" On some inputs, a separate mistake makes your {wrong} wrong."
     if not one.is_whole:
         exactly = "exactly " * (not one.also_wrong)
         message = (

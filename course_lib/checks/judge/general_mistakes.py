@@ -12,7 +12,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from course_lib.checks.judge.comparisons import arrays_agree, named_parts, tolerance_for
+from course_lib.checks.judge.comparisons import (
+    COARSE,
+    arrays_agree,
+    named_parts,
+    tolerance_for,
+)
 from course_lib.checks.judge.correct_results import ChangedResult
 from course_lib.checks.judge.definitions import Exercise, Mistake, Returned
 from course_lib.checks.judge.violations import Violation
@@ -144,8 +149,8 @@ def general_mistakes(exercise: Exercise, *, one_by_one: bool = True) -> tuple[Mi
         of(
             "numbers",
             "logarithm_or_exponential",
-            lambda result: _finite(result).log(),
-            lambda result: _finite(result).exp(),
+            lambda result: _finite(_finite(result).log()),
+            lambda result: _finite(_finite(result).exp()),
         )(
             "Your numbers are the logarithms or the exponentials of the correct ones.",
             "Which `exp` or `log` must you add or remove?",
@@ -243,8 +248,7 @@ def are_related(holds: Callable, returns: Sequence[Returned], wrong: Violation) 
             return False
         tolerance = tolerance_for(wrong.probe, recorded)
         if not arrays_agree(correct, ours, tolerance):
-            # With a larger tolerance, numbers may fit by chance.
-            fits.add(holds(correct, ours, tolerance) if tolerance <= 1e-3 else None)
+            fits.add(holds(correct, ours, tolerance) if tolerance <= COARSE else None)
     return None if fits <= {None} else False not in fits
 
 

@@ -41,8 +41,8 @@ def over_its_sum(scores, axis=-1) -> np.ndarray:
 
 @mistake
 def no_maximum_subtracted(scores, axis=-1) -> np.ndarray:
-    """The formula is right, but for large scores exp overflows and inf / inf is NaN. For very
-    negative ones every exponential can underflow, and 0 / 0 is NaN, too.
+    """For large scores exp overflows, and inf / inf is NaN. For very negative ones every
+    exponential can underflow to 0.
 
     Which number can you subtract from every score of a row without changing its weights?
     """

@@ -136,6 +136,16 @@ class AlongAnotherAxis(Cache):
 
 
 @like(AlongAnotherAxis)
+class AlongAnotherAxisWithACounter(AlongAnotherAxis):
+    def append(self, keys, values) -> tuple[Tensor, Tensor]:
+        self.added = keys.shape[2] + (0 if self.keys is None else self.added)
+        return super().append(keys, values)
+
+    def length(self) -> int:
+        return self.added
+
+
+@like(AlongAnotherAxis)
 class AlongTheItems(Cache):
     def join(self, old, new) -> Tensor:
         return torch.cat([old, new])

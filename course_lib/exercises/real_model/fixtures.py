@@ -29,7 +29,7 @@ def _fill(new_cache, keys, values, appended, between=lambda: None):
             "Your class has no `__len__`.", "What must `len(cache)` return after each `append`?"
         )
     if not len(other):
-        other.append(keys.clone(), values.clone())
+        other.append(keys[:, :, :1].clone(), values[:, :, :1].clone())
     cache, found, parts = new_cache(), None, []
     lengths = [len(cache)]
     if lengths[0]:

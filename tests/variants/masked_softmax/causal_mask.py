@@ -39,7 +39,7 @@ def device_ignored(num_queries, num_keys=None, *, device=None):
     return lower_triangle(num_queries, num_keys)
 
 
-@wrong()
+@wrong("true_means_drop")
 def what_transformer_code_has(num_queries, num_keys=None, *, device=None):
     shape = (num_queries, num_queries if num_keys is None else num_keys)
     return torch.triu(torch.ones(shape, device=device), diagonal=1) == 1

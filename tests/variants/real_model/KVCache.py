@@ -105,7 +105,7 @@ class NoLength:
     append = ListOfParts.append
 
 
-@wrong()
+@wrong("overwritten")
 class BufferFromTheStart(Almost):
     def append(self, keys, values):
         s = keys.shape[2]

@@ -43,8 +43,9 @@ def run(root: Path, pytest_args: Sequence[str] = (), *, everything: bool = False
     """
     everything = everything or bool(os.environ.get("CI"))
     quick = ["-m", "not slow"]
-    # Slow tests often wait for other processes, so four workers keep two cores busy.
-    tests = [*WORKERS, "4", "tests"] if everything else [*WORKERS, "2", "tests", *quick]
+    # Slow tests often wait for other processes, so three workers and the notebooks keep two cores
+    # busy. Five processes need a sixth more CPU time, because they share the caches.
+    tests = [*WORKERS, "3", "tests"] if everything else [*WORKERS, "2", "tests", *quick]
     numeric = sorted(map(str, root.glob("tests/test_attention_*.py")))
     notebooks = sorted(map(str, root.glob("solutions/*/*.ipynb")))
     if everything and not pytest_args and not os.environ.get("CI"):  # CI downloads the models
@@ -64,16 +65,17 @@ def run(root: Path, pytest_args: Sequence[str] = (), *, everything: bool = False
     ):
         if everything and not pytest_args:
             # The tests leave much of two cores idle, because they wait for browsers and guests.
-            arguments = [*WORKERS, "1", "--nbval", *notebooks, *numeric, *quick]
+            name, settings = "notebooks", {}
+            arguments = [*WORKERS, "1", "--nbval", *notebooks]
+            if not os.environ.get("CI"):  # test.yml runs them on other processors
+                name += " and numeric tests, as on another processor"
+                settings = OTHER_PROCESSOR
+                arguments += [*numeric, *quick]
             style = beside.submit(_style, root, of_style)
-            other = beside.submit(
-                _pytest, root, "notebooks", arguments, OTHER_PROCESSOR, of_notebooks
-            )
+            other = beside.submit(_pytest, root, "notebooks", arguments, settings, of_notebooks)
             del parts["style"]
             parts["style"] = lambda: _printed(style, of_style)
-            parts["notebooks and numeric tests, as on another processor"] = lambda: _printed(
-                other, of_notebooks
-            )
+            parts[name] = lambda: _printed(other, of_notebooks)
         for number, (title, part) in enumerate(parts.items(), 1):
             print(f"\n[{number}/{len(parts)}] {title}", flush=True)
             began = time.monotonic()

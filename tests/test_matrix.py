@@ -30,7 +30,8 @@ MARKED = [
 
 
 @pytest.mark.parametrize("name", MARKED)
-def test_every_wrong_answer_is_judged_as_marked(name):
+def test_every_wrong_answer_is_judged_as_marked(name, monkeypatch):
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # beartype draws numbers
     wrong = [answer for answer in all_answers(ROOT, name) if not answer.is_right]
     rows = [judge_variant(answer, SEEDS) for answer in wrong]
     bad = [

@@ -1,5 +1,6 @@
 """`course test`: style, tests and drift; with `--all` also slow tests and notebooks."""
 
+import functools
 import os
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
@@ -44,7 +46,7 @@ def run(root: Path, pytest_args: Sequence[str] = (), *, everything: bool = False
     everything = everything or bool(os.environ.get("CI"))
     quick = ["-m", "not slow"]
     # Slow tests often wait for other processes, so three workers and the notebooks keep two cores
-    # busy. Five processes need a sixth more CPU time, because they share the caches.
+    # busy. A fourth worker raised the CPU time of the tests of the checks from 131 to 157 s.
     tests = [*WORKERS, "3", "tests"] if everything else [*WORKERS, "2", "tests", *quick]
     numeric = sorted(map(str, root.glob("tests/test_attention_*.py")))
     notebooks = sorted(map(str, root.glob("solutions/*/*.ipynb")))
@@ -53,16 +55,12 @@ def run(root: Path, pytest_args: Sequence[str] = (), *, everything: bool = False
     parts = {
         "style": lambda: _style(root),
         "tests": lambda: _pytest(root, "tests", tests),
-        "drift": lambda: (0, 1) if _run(root, DRIFT) else (1, 0),
+        "drift": lambda: _drift(root),
     }
     if pytest_args:
         parts = {"tests": lambda: _pytest(root, "tests", pytest_args)}
     passed = failed = 0
-    with (
-        tempfile.TemporaryFile("w+") as of_style,
-        tempfile.TemporaryFile("w+") as of_notebooks,
-        ThreadPoolExecutor(1) as beside,
-    ):
+    with ExitStack() as stack:
         if everything and not pytest_args:
             # The tests leave much of two cores idle, because they wait for browsers and guests.
             name, settings = "notebooks", {}
@@ -71,11 +69,15 @@ def run(root: Path, pytest_args: Sequence[str] = (), *, everything: bool = False
                 name += " and numeric tests, as on another processor"
                 settings = OTHER_PROCESSOR
                 arguments += [*numeric, *quick]
-            style = beside.submit(_style, root, of_style)
-            other = beside.submit(_pytest, root, "notebooks", arguments, settings, of_notebooks)
-            del parts["style"]
-            parts["style"] = lambda: _printed(style, of_style)
-            parts[name] = lambda: _printed(other, of_notebooks)
+            beside = stack.enter_context(ThreadPoolExecutor(1))
+            for title, part in {
+                "style": lambda log: _style(root, log),
+                "drift": lambda log: _drift(root, log),
+                name: lambda log: _pytest(root, "notebooks", arguments, settings, log),
+            }.items():
+                log = stack.enter_context(tempfile.TemporaryFile("w+"))
+                parts.pop(title, None)
+                parts[title] = functools.partial(_printed, beside.submit(part, log), log)
         for number, (title, part) in enumerate(parts.items(), 1):
             print(f"\n[{number}/{len(parts)}] {title}", flush=True)
             began = time.monotonic()
@@ -114,6 +116,10 @@ def _style(root: Path, log: IO[str] | None = None) -> tuple[int, int]:
     for command in failed:
         print(f"{command} failed; {STYLE[command]}", file=log, flush=True)
     return len(STYLE) - len(failed), len(failed)
+
+
+def _drift(root: Path, log: IO[str] | None = None) -> tuple[int, int]:
+    return (0, 1) if _run(root, DRIFT, log=log) else (1, 0)
 
 
 def _pytest(

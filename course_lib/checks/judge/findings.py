@@ -77,7 +77,7 @@ class _Failures:
         return self.shown is not None and failure.probe is not self.shown.probe
 
     def is_of_one_input(self, failure: Violation) -> bool:
-        """Return whether the input that the report shows may not have the problem of a failure."""
+        """Return whether the input that the report shows may lack the problem of this failure."""
         problem = failure.problem
         if not isinstance(problem, Cause) or problem.id in _ABOUT_ONE_INPUT:
             return True

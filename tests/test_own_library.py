@@ -17,7 +17,21 @@ from course_lib import checks
 from course_lib.authoring.paste import solution_source
 from course_lib.notebook import own_library
 
-TODAY = date.today().isoformat()
+TODAY = "2026-02-03"
+
+
+@pytest.fixture(autouse=True)
+def day(monkeypatch):
+    """Set the day, which could otherwise end during a test."""
+
+    class Day(date):
+        @classmethod
+        def today(cls):
+            return cls.fromisoformat(TODAY)
+
+    monkeypatch.setattr("course_lib.notebook.own_library.date", Day)
+
+
 NOT_KEPT = "causal_mask is not kept in your library: "
 
 

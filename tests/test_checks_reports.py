@@ -260,21 +260,9 @@ def without_new_biases(mha, reference):
             reference.out_proj.bias.copy_(mha.W_o.bias)
 
 
-class BufferOf32:
-    def __init__(self):
-        self.count = 0
-
-    def __len__(self):
-        return self.count
-
-    def append(self, keys, values):
-        if self.count == 0:
-            self.keys = keys.new_zeros(*keys.shape[:2], 32, keys.shape[3])
-            self.values = values.new_zeros(*values.shape[:2], 32, values.shape[3])
-        start, self.count = self.count, self.count + keys.shape[2]
-        self.keys[:, :, start : self.count] = keys
-        self.values[:, :, start : self.count] = values
-        return self.keys[:, :, : self.count], self.values[:, :, : self.count]
+enough_for_most = next(
+    v.answer for v in variants(Path(__file__).parent.parent, "KVCache") if v.name == "EnoughForMost"
+)
 
 
 @pytest.mark.parametrize(
@@ -283,7 +271,7 @@ class BufferOf32:
         ("combine_masks", allowed_by_any, "On another input, the result must be None; got"),
         ("masked_softmax", times_one_in_place, "  requires_grad = True"),
         ("load_into_torch", without_new_biases, "each parameter of `reference` holds numbers"),
-        ("KVCache", BufferOf32, "must match the existing size (2047)"),
+        ("KVCache", enough_for_most, "must match the existing size (2047)"),
     ],
 )
 def test_a_report_fits_the_input_that_it_shows(name, answer, said):

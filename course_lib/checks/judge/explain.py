@@ -107,7 +107,7 @@ class _Naming:
         others.sort(key=lambda name: self.probes[name].scenario != "call")  # the cheapest first
         self.order = [*self.failing, *others]
         self.says_little = all(_says_little(outcomes[name][0]) for name in failing)
-        # The least extent that the rule allows, and later one more than that of the best so far.
+        # The smallest extent to accept: first the rule's minimum, then more than the best so far.
         self.least = (2 if self.says_little else 1) * len(failing) + (not self.says_little)
 
     def explained_by(self, mistake: Mistake, look: Look, **more: Any) -> Explanation | None:
